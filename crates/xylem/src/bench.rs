@@ -23,7 +23,7 @@ pub(crate) enum BenchSubject {
     Transfer,
 }
 
-/// Measures this machine: hash engine, tree-signed NDN segments, link and transfers beside other programs
+/// Measures hash, NDN segments, link and transfers beside others
 ///
 /// Prints Markdown tables. In each row all candidates take turns in short slices, in one process. Figures are medians,
 /// and ratios are ratios of medians. A ratio below the project's own target is marked MISSED. A missed target is no

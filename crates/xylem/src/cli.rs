@@ -7,7 +7,7 @@ use std::fs::File;
 use std::path::PathBuf;
 use xylem_library::upkeep::close_to_others;
 
-/// Shares files and directories by name; every piece is proven the moment it arrives
+/// Shares files by name; every piece is proven the moment it arrives
 ///
 /// A sharer prints a ticket. Anyone with the ticket fetches the content from any peer that has it, over an encrypted
 /// link. Each piece is checked against the publisher's signature before it is written anywhere.

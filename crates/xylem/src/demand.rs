@@ -23,8 +23,10 @@ const MAX_EVIDENCE: u64 = 64 * 1024;
 /// The witnesses whose co-signatures are required.
 #[derive(Debug, Args)]
 pub(crate) struct DemandArgs {
-    /// Accept only what the witness with this certificate (`xylem key cert`) has co-signed, as it is or as the
-    /// beginning of a later version; can be repeated
+    /// Accept only what this witness has co-signed
+    ///
+    /// CERT is its certificate (`xylem key cert`). It may have co-signed the content as it is or as the beginning of a
+    /// later version. Can be repeated.
     #[arg(long, value_name = "CERT")]
     witness: Vec<PathBuf>,
 

@@ -77,12 +77,9 @@ pub(crate) struct DhtArgs {
 /// Discovery flags of commands that may announce in the DHT.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AnnounceArgs {
-    /// Announce it publicly in the mainline DHT, the one of BitTorrent, so that `xylem get b3:HASH` and `xylem get
-    /// @PUBLISHER/NAME` find it without a ticket
+    /// Announce it in the public DHT of BitTorrent
     ///
-    /// The DHT's nodes, and all that ask them, learn this machine's address and port, and a hash of the root. Peers
-    /// that know the root learn that it is served here, and by which publisher. The publisher signs what is found under
-    /// its name. Without this flag nothing is sent to the DHT.
+    /// `xylem get b3:HASH` and `xylem get @PUBLISHER/NAME` then find it without a ticket.
     #[arg(long, conflicts_with = "follow")]
     public: bool,
 

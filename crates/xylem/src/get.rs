@@ -32,7 +32,7 @@ use xylem_node::{
 };
 use xylem_object::Ticket;
 
-/// Fetches what a ticket or a name stands for; each piece is verified on arrival
+/// Fetches what a ticket or a name stands for, verified on arrival
 ///
 /// A ticket is all that a fetch needs, and an earlier run is resumed. A name is found through an NDN forwarder, and
 /// anybody may have published it: --publisher, --key or --trust gives the keys to trust.
@@ -43,27 +43,27 @@ use xylem_object::Ticket;
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem get xylem:...                          into this directory, under its own name
-  xylem get 7-alpha-cobra-violin --from 192.0.2.7:7348   what `share --code` shows there
-  xylem get @ticket.txt -o films/              a ticket from a file, into that directory
-  xylem get b3:HASH                            what `xylem sum` hashes so, of who shares it --public
-  xylem get @PUBLISHER/film.mkv                what this publisher (64 hex digits) calls so now
-  xylem get xylem:... -o - | tar x             a .tar that was shared, as its verified bytes come
-  xylem get xylem:... --from 192.0.2.7:7000    from that peer only
-  xylem get xylem:... --from udp://192.0.2.7   through an NDN forwarder
-  xylem get xylem:... --overwrite              a newer version: moves only what changed
-  xylem get xylem:... --like old.iso           the same from a copy of another name
-  xylem get xylem:... -o s3://models/a.bin     into an S3 bucket, as whom the AWS_... variables say
-  xylem get xylem:... --seed                   and serve it to others until Ctrl-C
-  xylem get xylem:... --no-serve               fetch only, tell nobody an address
+  xylem get xylem:...                         into this directory
+  xylem get @ticket.txt -o films/             a ticket from a file, into films/
+  xylem get 7-alpha-cobra-violin              a code that `share --code` shows
+  xylem get b3:HASH                           what `xylem sum` hashes so, of who shares it --public
+  xylem get @PUBLISHER/film.mkv               what this publisher (64 hex digits) calls so now
+  xylem get xylem:... -o - | tar x            a .tar that was shared, as its verified bytes come
+  xylem get xylem:... --from 192.0.2.7:7000   from that peer only
+  xylem get xylem:... --from udp://192.0.2.7  through an NDN forwarder
+  xylem get xylem:... --overwrite             a newer version: moves only what changed
+  xylem get xylem:... --like old.iso          the same from a copy of another name
+  xylem get xylem:... -o s3://models/a.bin    into an S3 bucket, as whom the AWS_... variables say
+  xylem get xylem:... --seed                  and serve it to others until Ctrl-C
+  xylem get xylem:... --no-serve              fetch only, tell nobody an address
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
   xylem get xylem:... --range 1G..1100M -o part.bin
-  xylem get xylem:... --overwrite --delete     and remove what it does not have any more
+  xylem get xylem:... --overwrite --delete    and remove what it does not have any more
   xylem get xylem:... --overwrite --delete --dry-run   what that would do, file by file
-  xylem get --follow xylem:... -o app.log      a file that still grows, written as it comes
-  xylem get --follow xylem:... -o - | grep E   the same, to a pipe
-  xylem get xylem:... --witness w.cert         only if this witness has seen it, too
-  xylem get /alice/film --publisher alice      by name, newest version, signed by somebody whom
+  xylem get --follow xylem:... -o app.log     a file that still grows, written as it comes
+  xylem get --follow xylem:... -o - | grep E  the same, to a pipe
+  xylem get xylem:... --witness w.cert        only if this witness has seen it, too
+  xylem get /alice/film --publisher alice     by name, newest version, signed by somebody whom
                                                `xylem inbox people` lists, or 64 hex digits
   xylem get /lab/data --insecure --from tcp://192.0.2.7   whatever that forwarder finds
 
@@ -71,25 +71,26 @@ use xylem_object::Ticket;
     exit_help!()
 ))]
 pub(crate) struct GetArgs {
-    /// A ticket as `xylem share` prints it (xylem:...), also wrapped or quoted; or the code that `xylem share --code`
-    /// shows (7-alpha-cobra-violin); @FILE or - for one in a file or on standard input; an NDN name (/alice/film); or
-    /// something public (`xylem share --public`): b3:HASH, the hash that `xylem sum` prints, or @PUBLISHER/NAME
+    /// A ticket (xylem:...), @FILE or - with one, or a code
     ///
-    /// Anyone with a ticket can fetch. Other users of this machine may see a command's arguments, but not a ticket that
-    /// comes from a file or standard input. A code is good for one fetch within ten minutes, and is used up when this
-    /// fetch begins.
+    /// A ticket is what `xylem share` prints, also wrapped or quoted; @FILE or - reads one from a file or standard
+    /// input. A code is what `xylem share --code` shows (7-alpha-cobra-violin). Also an NDN name (/alice/film), or
+    /// something public (`xylem share --public`): b3:HASH, the hash that `xylem sum` prints, or @PUBLISHER/NAME.
     #[arg(value_name = "TICKET|CODE|NAME", required = true, num_args = 1..)]
     ticket: Vec<String>,
 
-    /// Where to put the result: a file; a directory that exists or ends in / (made if it is missing), under the name
-    /// that its publisher gave it; s3://BUCKET/KEY, an object of a bucket; or - for standard output [default: this
-    /// directory]
+    /// Where to put it: FILE, DIR/, s3://... or - (stdout)
+    ///
+    /// A directory that exists or ends in / (made if it is missing) gets it under the name that its publisher gave it;
+    /// s3://BUCKET/KEY is an object of a bucket. [default: this directory]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer instead of those of the ticket: HOST:PORT or KEY@HOST:PORT (encrypted link), the same within TCP:
-    /// xylem+tls://HOST[:PORT][?sni=NAME], xylem+ws://, xylem+wss:// or xylem+doh://; or an NDN forwarder: udp://HOST,
-    /// tcp://HOST, ws://HOST (with :PORT if it is not the usual one) or unix:///PATH; can be repeated
+    /// Ask this peer, not the ticket's: HOST:PORT
+    ///
+    /// HOST:PORT or KEY@HOST:PORT is an encrypted link; the same within TCP is xylem+tls://HOST[:PORT][?sni=NAME],
+    /// xylem+ws://, xylem+wss:// or xylem+doh://. udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is not the usual
+    /// one) or unix:///PATH is an NDN forwarder. Can be repeated.
     #[arg(
         long,
         value_name = "ADDR",
@@ -102,14 +103,17 @@ pub(crate) struct GetArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Fetch these bytes only: A..B, A.. or ..B, with K, M, G (1024) or KB, MB, GB (1000). Without a name by -o they go
-    /// to NAME.START-END.part
+    /// Fetch these bytes only: A..B, A.. or ..B
+    ///
+    /// Numbers take K, M, G (1024) or KB, MB, GB (1000). Without a name by -o they go to NAME.START-END.part.
     #[arg(long, value_name = "A..B")]
     range: Option<ByteRange>,
 
-    /// Fetch what `xylem share --follow` publishes as it grows, until its publisher ends it. The result has its final
-    /// name from the beginning and holds a verified beginning of the stream at every moment; a later run resumes from
-    /// there. Without this flag the newest checkpoint is fetched once
+    /// Fetch a stream as it grows, until its end
+    ///
+    /// It is what `xylem share --follow` publishes. The result has its final name from the beginning and holds a
+    /// verified beginning of the stream at every moment; a later run resumes from there. Without this flag the newest
+    /// checkpoint is fetched once.
     #[arg(long, conflicts_with_all = ["range", "exclude", "seed"])]
     follow: bool,
 
@@ -127,8 +131,10 @@ pub(crate) struct GetArgs {
     #[arg(long, conflicts_with_all = ["key", "publisher", "trust"])]
     insecure: bool,
 
-    /// Replace a file that has the final name, once the new one is complete; merge into a directory: its files that
-    /// have not changed are not fetched, and what was not published stays
+    /// Replace a file, merge into a directory
+    ///
+    /// A file is replaced once the new one is complete. In a directory, files that have not changed are not fetched,
+    /// and what was not published stays.
     #[arg(long)]
     overwrite: bool,
 
@@ -137,8 +143,10 @@ pub(crate) struct GetArgs {
     #[arg(long, requires = "overwrite", conflicts_with_all = ["range", "follow"])]
     delete: bool,
 
-    /// List what would be fetched, replaced and (with --delete) removed, file by file, and change nothing. With old
-    /// copies at hand, much fewer bytes than listed may be fetched
+    /// List what would change, and change nothing
+    ///
+    /// It names each file that would be fetched, replaced and (with --delete) removed. With old copies at hand, much
+    /// fewer bytes than listed may be fetched.
     #[arg(long, conflicts_with_all = ["range", "follow", "seed"])]
     dry_run: bool,
 
@@ -171,10 +179,11 @@ pub(crate) struct GetArgs {
     #[arg(long, conflicts_with_all = ["seed", "listen"])]
     no_serve: bool,
 
-    /// Stay when the fetch is complete, and serve others until Ctrl-C: with the publisher's signature, this store's
-    /// link key, the same port in each run (unless --listen names one) and a ticket of its own. Started again when all
-    /// of it is here, it needs no other peer. It is announced as shares are: on the LAN, by a port that the router
-    /// forwards; and for b3: and @ in the DHT
+    /// Stay and serve it to others until Ctrl-C
+    ///
+    /// It is served with the publisher's signature, this store's link key, the same port in each run (unless --listen
+    /// names one) and a ticket of its own. Started again when all of it is here, it needs no other peer. It is
+    /// announced as shares are: on the LAN, by a port that the router forwards; and for b3: and @ in the DHT.
     #[arg(long, conflicts_with = "range")]
     seed: bool,
 
@@ -188,7 +197,7 @@ pub(crate) struct GetArgs {
     #[arg(long)]
     fsync: bool,
 
-    /// Fetch at most this many bytes a second, such as 500K or 10M
+    /// Bytes a second at most, such as 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
           hide_env_values = true)]
     limit: Option<u64>,
@@ -197,7 +206,9 @@ pub(crate) struct GetArgs {
     #[arg(long)]
     background: bool,
 
-    /// Give up after this long without progress [default: 30, with --wait never]
+    /// Give up after this long without progress
+    ///
+    /// [default: 30, with --wait never]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds,
           allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
     timeout: Option<Duration>,

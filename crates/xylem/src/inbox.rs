@@ -37,10 +37,10 @@ const TELL: ReachEffort = ReachEffort::within(Duration::from_secs(3));
 #[command(args_conflicts_with_subcommands = true, after_help = concat!(
     "Examples:
   xylem inbox card                      prints what others need to send to you
-  xylem inbox card --relay KEY@HOST:PORT     the same, where a relay leads to you (inbox --listen --relay ...)
-  xylem inbox card --code               the same by a code of three words
   xylem inbox --listen 7348             waits for mail until Ctrl-C
-  xylem inbox                           what came
+  xylem inbox                           lists the messages
+  xylem inbox card --code               the card by a code of three words
+  xylem inbox card --relay KEY@HOST:PORT     where a relay leads to you (inbox --listen --relay ...)
   xylem inbox accept 3                  fetches what message 3 names; prints what it says
   xylem inbox trust ann xylem-peer:...  a name for the owner of that card
   xylem inbox trust ann 3               a name for whoever wrote message 3
@@ -53,12 +53,16 @@ pub(crate) struct InboxArgs {
     #[command(subcommand)]
     command: Option<InboxCommand>,
 
-    /// Wait for mail there until Ctrl-C: HOST:PORT, PORT, or an address; can be repeated
+    /// Wait for mail until Ctrl-C, at HOST:PORT or PORT
+    ///
+    /// Can be repeated.
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<ListenAt>,
 
-    /// With --listen: show your card by a code, a number and three words, that a person can say to another: `xylem send
-    /// FILE CODE` sends to you. It is good once, for ten minutes
+    /// With --listen: show your card by a code
+    ///
+    /// The code is a number and three words that a person can read aloud: `xylem send FILE CODE` sends to you. It is
+    /// good once, for ten minutes.
     #[arg(long, requires = "listen")]
     code: bool,
 
@@ -68,7 +72,7 @@ pub(crate) struct InboxArgs {
     #[command(flatten)]
     lan: LanArgs,
 
-    /// Fetch the mail that waits at this node: [KEY@]HOST:PORT
+    /// Fetch mail that waits at [KEY@]HOST:PORT
     #[arg(long, value_name = "NODE", conflicts_with = "listen")]
     from: Option<PeerUri>,
 
@@ -111,7 +115,7 @@ enum InboxCommand {
         #[arg(required = true)]
         numbers: Vec<u32>,
     },
-    /// Give a person a name, by a card or by the number of a message from them
+    /// Give a name to a card, or to the sender of a message
     Trust {
         /// The name
         name: String,

@@ -25,7 +25,7 @@ use xylem_node::wall_clock;
 use xylem_packet::Name;
 use xylem_trust::{Armor, Certificate, Moment};
 
-/// Keys to sign with in NDN, and certificates for them
+/// Makes and lists keys to sign with, and certificates for them
 ///
 /// A key belongs to a name, its identity, and signs what lies below it. `xylem put --sign key:/alice` signs with it; a
 /// program that gets its certificate by `--trust` accepts these signatures. Keys and certificates are files that NDNd's
@@ -33,15 +33,15 @@ use xylem_trust::{Armor, Certificate, Moment};
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem key new /alice                     a key, with a certificate by itself
-  xylem key cert /alice > alice.cert       what others need to believe it
+  xylem key new /alice                        a key and its own certificate
+  xylem key cert /alice > alice.cert          what others need to believe it
   xylem key cert --by /org /org/alice.cert a certificate that /org's key signs
-  xylem key trust org.cert /org/news       believe /org's key, for names below /org/news
-  xylem key serve                          answer for certificates, which others follow
-  xylem key passphrase /alice              from now on it is asked for
-  xylem key export /alice -o alice.key     the secret, to be kept like one
-  xylem key sign SUMS --by /alice > SUMS.sig          for who has /alice's certificate
-  xylem key check SUMS SUMS.sig --trust alice.cert    is it so?
+  xylem key trust org.cert /org/news          believe /org's key, for names below /org/news
+  xylem key serve                             answer for certificates, which others follow
+  xylem key passphrase /alice                 from now on it is asked for
+  xylem key export /alice -o alice.key        the secret, to be kept like one
+  xylem key sign SUMS --by /alice > SUMS.sig  for who has /alice's certificate
+  xylem key check SUMS SUMS.sig --trust alice.cert   is it so?
 
 ",
     exit_help!()
@@ -64,7 +64,9 @@ enum KeyCommand {
         #[arg(long)]
         passphrase: bool,
     },
-    /// List the keys and the trusted ones, with all values that options of other verbs need
+    /// List the keys and the trusted ones
+    ///
+    /// The list has all values that options of other verbs need.
     ///
     /// For each key: its name (`--sign key:NAME`), its certificate, the certificate's digest (`--ca-digest`, if it is a
     /// CA's), its fingerprint, and the public half of an Ed25519 key (what `--key ed25519:FILE` reads in a file). For
@@ -82,7 +84,9 @@ enum KeyCommand {
         #[arg(long, conflicts_with = "new_passphrase_file")]
         remove: bool,
     },
-    /// Write a key, secret and all, to a file that only you can read; under a passphrase as a SafeBag
+    /// Write a key, secret and all, to a file
+    ///
+    /// Only you can read the file. A key under a passphrase is written as a SafeBag.
     Export {
         /// The key, or an identity that has one key
         key: String,
@@ -94,7 +98,9 @@ enum KeyCommand {
         #[arg(long)]
         safebag: bool,
     },
-    /// Import a key, a SafeBag, or a certificate that another key's owner signed for a key of yours
+    /// Import a key, a SafeBag or a certificate
+    ///
+    /// The certificate is one that another key's owner signed for a key of yours.
     Import {
         /// The file: as NDN programs write it, or an Ed25519 or P-256 private key as OpenSSL does (PKCS #8, SEC 1)
         file: PathBuf,
@@ -124,7 +130,9 @@ enum KeyCommand {
         #[arg(long)]
         base64: bool,
     },
-    /// Trust a key, and the keys that it certifies, for names below a prefix: `get NAME` then needs no `--trust`
+    /// Trust a key for names below a prefix
+    ///
+    /// It trusts the keys that this one certifies, too: `get NAME` then needs no `--trust`.
     Trust {
         /// A file with the key's certificate, or a key of yours
         what: String,
@@ -138,7 +146,9 @@ enum KeyCommand {
         /// For this prefix only
         prefix: Option<String>,
     },
-    /// Serve certificates until Ctrl-C: programs that fetch what their keys signed follow them to a key that they trust
+    /// Serve certificates until Ctrl-C
+    ///
+    /// Programs that fetch what their keys signed follow them to a key that they trust.
     Serve {
         /// Files with certificates, and keys of yours [default: the certificates of all your keys]
         what: Vec<String>,

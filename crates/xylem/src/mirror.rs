@@ -36,17 +36,18 @@ use xylem_reader::Options;
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem mirror xylem:... s3://models/llama     keeps it
-  xylem mirror xylem:newer... s3://models/llama --keep 3   and the newer version, with two before
-  xylem share s3://models/llama                serves the newest, from any machine
-  xylem verify s3://models/llama xylem:...     reads all of it, names each damaged byte range
+  xylem mirror xylem:... s3://models/llama  keeps it
+  xylem mirror xylem:... s3://models/llama --keep 3   with two older versions
+  xylem share s3://models/llama             serves the newest, from any machine
+  xylem verify s3://models/llama xylem:...  reads all of it, names each damaged byte range
 
 ",
     exit_help!()
 ))]
 pub(crate) struct MirrorArgs {
-    /// A ticket as `xylem share` prints it (xylem:...), or what else `xylem get` takes except a name: @FILE or - for
-    /// one in a file or on standard input, a code, b3:HASH, @PUBLISHER/NAME
+    /// A ticket, or @FILE or - with one
+    ///
+    /// Or what else `xylem get` takes except a name: a code, b3:HASH, @PUBLISHER/NAME.
     #[arg(value_name = "TICKET")]
     ticket: String,
 
@@ -54,16 +55,22 @@ pub(crate) struct MirrorArgs {
     #[arg(value_name = "s3://BUCKET/PREFIX")]
     place: String,
 
-    /// Retain this many versions; older ones are removed when a newer one is complete
+    /// Retain this many versions
+    ///
+    /// Older ones are removed when a newer one is complete.
     #[arg(long, value_name = "N", default_value = "2",
           value_parser = clap::value_parser!(u8).range(1..=MAX_VERSIONS as i64))]
     keep: u8,
 
-    /// Read all of it back, even if nothing is new, and replace what is damaged
+    /// Read all of it back, and replace what is damaged
+    ///
+    /// Also if nothing is new.
     #[arg(long)]
     check: bool,
 
-    /// Ask this peer instead of those of the ticket, as with `xylem get --from`; can be repeated
+    /// Ask this peer, not the ticket's: HOST:PORT
+    ///
+    /// As with `xylem get --from`; can be repeated.
     #[arg(
         long,
         value_name = "ADDR",
@@ -76,7 +83,7 @@ pub(crate) struct MirrorArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Fetch at most this many bytes a second, such as 500K or 10M
+    /// Bytes a second at most, such as 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
           hide_env_values = true)]
     limit: Option<u64>,

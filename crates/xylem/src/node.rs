@@ -10,7 +10,7 @@ use crate::stop;
 use clap::Args;
 use xylem_node::{NodeConfig, PeerUri};
 
-/// Runs an NDN forwarder for this machine's programs and for other forwarders, until Ctrl-C
+/// Runs an NDN forwarder for programs and other forwarders
 ///
 /// Programs reach it through a Unix socket (/run/xylem/xylem.sock, or below $XDG_RUNTIME_DIR), others by UDP and TCP on
 /// port 6363, WebSocket on 9696 and the encrypted link on 7348. It is managed by the NFD protocol (`xylem ndn ctl`, or the
@@ -20,16 +20,17 @@ use xylem_node::{NodeConfig, PeerUri};
     "Examples:
   xylem ndn node                                   at the usual places
   xylem ndn node --listen unix:///tmp/ndn.sock     there and nowhere else
-  xylem ndn node --config node.toml                with routes, limits and places of your own
+  xylem ndn node --config node.toml                with settings of your own
   xylem share film.mkv --via unix:///tmp/ndn.sock  something to fetch through it
 
 ",
     exit_help!()
 ))]
 pub(crate) struct NodeArgs {
-    /// Listen there instead of where the settings say: unix:///PATH, udp://HOST:PORT, tcp://HOST:PORT, ws://HOST:PORT
-    /// or xylem://HOST:PORT (encrypted; within TCP as xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://); can be
-    /// repeated
+    /// Listen at this URI, not where the settings say
+    ///
+    /// unix:///PATH, udp://HOST:PORT, tcp://HOST:PORT, ws://HOST:PORT or xylem://HOST:PORT (encrypted; within TCP as
+    /// xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://); can be repeated.
     #[arg(
         long,
         value_name = "URI",

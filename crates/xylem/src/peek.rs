@@ -24,10 +24,10 @@ use xylem_trust::TrustVerdict;
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem peek /alice/note -p                    the content of that packet
-  xylem peek /alice --prefix --fresh           whatever is newest below /alice, as it is
-  xylem peek /alice/note --json                its fields
-  xylem peek /alice/note -p --at tcp://192.0.2.7    through that forwarder
+  xylem ndn peek /alice/note -p           the content of that packet
+  xylem ndn peek /alice --prefix --fresh  the newest packet below /alice
+  xylem ndn peek /alice/note --json       its fields
+  xylem peek /alice/note -p --at tcp://192.0.2.7   through that forwarder
 
 ",
     exit_help!()
@@ -40,11 +40,11 @@ pub(crate) struct PeekArgs {
     #[arg(short, long)]
     payload: bool,
 
-    /// Accept a packet whose name is longer (CanBePrefix)
+    /// Accept a longer name (CanBePrefix)
     #[arg(short = 'P', long)]
     prefix: bool,
 
-    /// Refuse packets that caches treat as stale (MustBeFresh)
+    /// Refuse stale packets (MustBeFresh)
     #[arg(short, long)]
     fresh: bool,
 
@@ -75,8 +75,9 @@ pub(crate) struct PeekArgs {
 /// The forwarder's address, a flag of all NDN tools.
 #[derive(Debug, Args)]
 pub(crate) struct AtArgs {
-    /// The forwarder: unix:///PATH, tcp://HOST[:PORT] or udp://HOST[:PORT]
-    /// [default: NDN_CLIENT_TRANSPORT, or the one that runs here]
+    /// The forwarder: unix:///PATH or tcp://HOST
+    ///
+    /// Also udp://HOST; tcp and udp take :PORT, too. [default: NDN_CLIENT_TRANSPORT, or the one that runs here]
     #[arg(long, value_name = "URI", env = "XYLEM_AT", hide_env_values = true, global = true)]
     pub(crate) at: Option<PeerUri>,
 }

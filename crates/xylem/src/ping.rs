@@ -15,7 +15,7 @@ use xylem_client::{Driver, PingOutcome, PingReport, PingServer, Pinger, register
 use xylem_packet::Name;
 use xylem_trust::Signer;
 
-/// Pings a name prefix, or answers pings with --serve; the protocol of ndnping
+/// Pings a name prefix, or answers pings with --serve (ndnping)
 ///
 /// Interests ask for PREFIX/ping/NUMBER. Ends with 0 if there was an answer, with 3 if there was
 /// none.

@@ -17,7 +17,7 @@ use xylem_app::{Client, RunError, SignWith, parse_name};
 use xylem_client::{Driver, Producer, PutSettings, SEGMENT_SIZE, announce, register};
 use xylem_library::keys::signer;
 
-/// Publishes a file under a name for any NDN program, until Ctrl-C
+/// Publishes a file under a name for any NDN program
 ///
 /// Content that fits into one packet is published as that packet, and as segments, too. Larger content becomes segments
 /// only. Segments have a version and RDR metadata, which `ndnd cat`, NDNts, python-ndn and `xylem get NAME` fetch. Each
@@ -25,10 +25,10 @@ use xylem_library::keys::signer;
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  echo hello | xylem put /alice/note             one packet
-  xylem put /alice/film film.mkv                 segments, signed with your own key
-  xylem put /alice/film film.mkv --sign digest-sha256   fast, and nobody vouches for it
-  xylem put /alice/note note.txt --once          until somebody has fetched it
+  echo hello | xylem ndn put /alice/note     one packet
+  xylem ndn put /alice/film film.mkv         segments, signed with your own key
+  xylem ndn put /alice/note note.txt --once  until one Interest was answered
+  xylem ndn put /alice/film film.mkv --sign digest-sha256   fast, without a signature of a key
 
 ",
     exit_help!()
@@ -53,8 +53,10 @@ pub(crate) struct PutArgs {
           default_value_t = SEGMENT_SIZE as u64)]
     segment_size: u64,
 
-    /// How to sign: ed25519 (the key that `share` signs with), key:NAME (of `xylem key`), digest-sha256, digest-blake3,
-    /// hmac:FILE, blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE
+    /// How to sign
+    ///
+    /// ed25519 (the key that `share` signs with), key:NAME (of `xylem key`), digest-sha256, digest-blake3, hmac:FILE,
+    /// blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE.
     #[arg(long, value_name = "HOW", default_value = "ed25519")]
     sign: SignWith,
 

@@ -34,8 +34,9 @@ use xylem_node::{Event, PeerUri};
     exit_help!()
 ))]
 pub(crate) struct RelayServerArgs {
-    /// Listen there instead: xylem://HOST:PORT, or within TCP xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://;
-    /// can be repeated
+    /// Listen at this URI, such as xylem://HOST:PORT
+    ///
+    /// Within TCP xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://; can be repeated.
     #[arg(
         long,
         value_name = "URI",
@@ -45,7 +46,9 @@ pub(crate) struct RelayServerArgs {
     )]
     listen: Vec<PeerUri>,
 
-    /// Show what the relay does, for Prometheus, at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
+    /// Show counts for Prometheus: PORT or HOST:PORT
+    ///
+    /// They are at http://ADDR/metrics; PORT alone is on 127.0.0.1.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
 

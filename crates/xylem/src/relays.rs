@@ -10,8 +10,10 @@ use xylem_node::Relay;
 /// The relay flag of commands that dial peers or are dialed.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RelayArgs {
-    /// If neither side can reach the other, meet at this relay: KEY@HOST:PORT, as `xylem node --relay` prints it; can
-    /// be repeated [default: `relay` in the settings, else none]
+    /// Meet at this relay: KEY@HOST:PORT
+    ///
+    /// It is used if neither side can reach the other. `xylem relay` prints the value. Can be repeated. [default:
+    /// `relay` in the settings, else none]
     ///
     /// It forwards encrypted datagrams while there is no direct way. It learns keys and addresses, never names or
     /// content. UDP is tried first, then xylem+wss at TCP port 443 and at PORT; xylem+wss://KEY@HOST:PORT is tried as

@@ -30,11 +30,11 @@ use xylem_trust::schema::{MAX_SCHEMA, Match, Schema};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment, after_help = concat!(
     "Examples:
-  xylem schema compile blog.lvs -o blog.tlv   for programs
-  xylem schema check blog.lvs                 is it sound, and which rules end its chains?
-  xylem schema check blog.lvs /blog/post/bob/hello    which rules are about this name?
-  xylem schema check blog.tlv /blog/post/bob/hello /blog/author/bob/KEY/1/root/v=1
-                                              may this certificate's key sign it? exit status 1: no
+  xylem ndn schema compile blog.lvs -o blog.tlv    for programs
+  xylem ndn schema check blog.lvs                  is it sound?
+  xylem ndn schema check blog.lvs /blog/post/bob   which rules match this name?
+  xylem ndn schema check blog.tlv /blog/post/bob/hello /blog/author/bob/KEY/1/root/v=1
+                                                   may this certificate's key sign it? 1: no
 
 ",
     exit_help!()
@@ -54,7 +54,7 @@ enum SchemaCommand {
         #[arg(short, long, value_name = "FILE")]
         output: Option<PathBuf>,
     },
-    /// Describe a schema, the rules that match a name, and the certificates that may sign it
+    /// Describe a schema, and what may sign a name
     Check {
         /// The schema, as text or in its binary form; - for standard input
         file: PathBuf,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use xylem_library::scrub::{DeliveryFailure, ScrubOptions, ScrubSummary};
 use xylem_node::{PeerUri, RepairOptions};
 
-/// Re-reads what was shared or fetched and names each damaged place; --repair repairs it from peers
+/// Re-reads what was shared or fetched; --repair repairs it from peers
 ///
 /// Standard output has one line per bad place: the path, the bytes from..to (the end is not included), the kind of
 /// damage, and the affected blocks of 16 KiB, counted from 0. A file that was edited is reported as such and left
@@ -27,9 +27,9 @@ use xylem_node::{PeerUri, RepairOptions};
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem scrub                                    everything that was shared or fetched
-  xylem scrub film.mkv photos/ --limit 50M       these, reading 50 MB a second
-  xylem scrub film.mkv --repair                  asks whom it was fetched from
+  xylem scrub                               all that was shared or fetched
+  xylem scrub film.mkv photos/ --limit 50M  these, reading 50 MB a second
+  xylem scrub film.mkv --repair             from the peers that had it
   xylem scrub film.mkv --repair --from xylem:... asks whom this ticket names
   xylem scrub film.mkv --repair --from 192.0.2.7:7000
 
@@ -37,21 +37,24 @@ use xylem_node::{PeerUri, RepairOptions};
     exit_help!()
 ))]
 pub(crate) struct ScrubArgs {
-    /// Files or directories that were shared or fetched, or something within such a directory [default: everything in
-    /// the store's records]
+    /// Files or directories that were shared or fetched
+    ///
+    /// Or something within such a directory. [default: everything in the store's records]
     path: Vec<PathBuf>,
 
     /// Repair what is damaged, and fetch what is missing
     #[arg(long)]
     repair: bool,
 
-    /// Where to fetch from: a ticket for the same content (or @FILE or - for one in a file or on standard input, which
-    /// no other user sees), or a peer's address as with `xylem get --from`; can be repeated. A ticket also gives the
-    /// hash of a file without records
+    /// Fetch from here: a ticket, or HOST:PORT
+    ///
+    /// A ticket is for the same content (or @FILE or - for one in a file or on standard input, which no other user
+    /// sees), and also gives the hash of a file without records; a peer's address is as with `xylem get --from`. Can be
+    /// repeated.
     #[arg(long, value_name = "TICKET|ADDR", value_delimiter = ',')]
     from: Vec<String>,
 
-    /// Read and fetch at most this many bytes a second, such as 500K or 10M
+    /// Bytes a second at most, such as 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
           hide_env_values = true)]
     limit: Option<u64>,

@@ -27,7 +27,7 @@ use xylem_object::ticket::Address;
 /// Bytes of a note that are read at most; a message holds a little less.
 const MAX_NOTE: u64 = 1 << 16;
 
-/// Sends a file, directory, ticket or note to one peer, end-to-end encrypted
+/// Sends a file, directory, ticket or note to one peer, encrypted
 ///
 /// A path is shared from where it is, and the message tells the peer where to fetch it; the command ends when the peer
 /// has fetched it. If the peer is away the message waits. It is tried again while this runs, and by each later `send`,
@@ -39,11 +39,11 @@ const MAX_NOTE: u64 = 1 << 16;
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem send film.mkv xylem-peer:...        to whoever printed that card with `xylem inbox card`
-  xylem send film.mkv 7-alpha-cobra-violin --at 192.0.2.7:7348   to whoever shows that code there
-  xylem inbox trust ann xylem-peer:...      a name for it, from now on
-  xylem send photos/ ann                    shares photos/ until ann has fetched it
-  xylem send xylem:... ann                  only the ticket: somebody else serves it
+  xylem send film.mkv xylem-peer:...    to the owner of that card
+  xylem inbox trust ann xylem-peer:...  a name for the card, from now on
+  xylem send photos/ ann                shares photos/ until ann has fetched it
+  xylem send film.mkv 7-alpha-cobra-violin --at 192.0.2.7:7348   by the code that is shown there
+  xylem send xylem:... ann              only the ticket: somebody else serves it
   xylem send film.mkv ann --via node.example.org:7348   ann is away; the node keeps the message,
                                             and this machine the film
   echo 'see you' | xylem send --note - ann
@@ -52,25 +52,34 @@ const MAX_NOTE: u64 = 1 << 16;
     exit_help!()
 ))]
 pub(crate) struct SendArgs {
-    /// The file or directory, or a ticket (xylem:...); @FILE or - for one in a file or on standard
-    /// input, which no other user of this machine sees among the arguments
+    /// The file or directory, or a ticket (xylem:...)
+    ///
+    /// @FILE or - reads a ticket from a file or standard input, which no other user of this machine sees among the
+    /// arguments.
     #[arg(value_name = "PATH|TICKET")]
     what: PathBuf,
 
-    /// A name given with `xylem inbox trust`, a card (xylem-peer:...), or the code that `xylem inbox
-    /// card --code` shows (7-alpha-cobra-violin)
+    /// A name, a card (xylem-peer:...), or a code
+    ///
+    /// Names are given with `xylem inbox trust`. A code is what `xylem inbox card --code` shows (7-alpha-cobra-violin).
     #[arg(value_name = "PEER")]
     peer: String,
 
-    /// PATH holds a note, which the message itself carries; - reads standard input
+    /// PATH holds a note, which the message carries
+    ///
+    /// - reads standard input.
     #[arg(long)]
     note: bool,
 
-    /// Where the peer listens: HOST:PORT; can be repeated [default: the addresses of its card]
+    /// Where the peer listens: HOST:PORT
+    ///
+    /// Can be repeated. [default: the addresses of its card]
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     at: Vec<ListenAt>,
 
-    /// Leave the message at this node: [KEY@]HOST:PORT; the peer fetches it with `inbox --from`
+    /// Leave the message at this node: [KEY@]HOST:PORT
+    ///
+    /// The peer fetches it with `inbox --from`.
     #[arg(long, value_name = "NODE", conflicts_with = "at")]
     via: Option<PeerUri>,
 

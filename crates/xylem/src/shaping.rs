@@ -8,6 +8,8 @@ use xylem_node::{LinkOptions, PostQuantum, ShapeLevel, Shaping};
 /// Flags of commands that make encrypted links.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ShapeArgs {
+    /// Hide sizes and times of datagrams
+    ///
     /// Hide sizes and times of the encrypted link's datagrams from observers of the network
     ///
     /// The level in force is the higher one that the two sides ask for, within what both accept. A side without this
@@ -17,6 +19,8 @@ pub(crate) struct ShapeArgs {
     #[arg(long = "shape", value_name = "LEVEL", value_parser = level(), env = "XYLEM_SHAPE",
           hide_env_values = true)]
     shape: Option<Shaping>,
+    /// Whether keys also rest on ML-KEM-768
+    ///
     /// Whether keys also rest on ML-KEM-768, which withstands a quantum computer
     #[arg(long, value_name = "WHEN", value_parser = when(), env = "XYLEM_POST_QUANTUM",
           hide_env_values = true)]

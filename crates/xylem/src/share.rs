@@ -35,7 +35,7 @@ use xylem_link::PeerKey;
 use xylem_node::{AnnounceOptions, Event, NDN_PORT, PeerUri, Prove, ShareOptions};
 use xylem_object::ticket::Address;
 
-/// Shares files and directories from where they are; prints a ticket for each and serves until Ctrl-C
+/// Shares files and directories: prints tickets, serves until Ctrl-C
 ///
 /// If the background node of this user runs (`xylem service install`), it takes over and serves them for good, and this
 /// run ends with the tickets.
@@ -50,37 +50,39 @@ use xylem_object::ticket::Address;
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem share film.mkv                      the ticket names this machine's addresses
-  xylem share film.mkv --for alice,bob      whom `xylem inbox people` lists, and nobody else
-  xylem share film.mkv --code               and a code of three words to say aloud
-  xylem share a.iso b.iso photos/           several at once, a ticket for each
-  xylem share photos/ --as /alice/photos    under a name of your own
-  xylem share film.mkv --listen 7000        on a port of your own, all interfaces
+  xylem share film.mkv                    prints a ticket with our addresses
+  xylem share film.mkv --for alice,bob    for people of `xylem inbox people`
+  xylem share film.mkv --code             with a code to read aloud
+  xylem share a.iso b.iso photos/         several at once, a ticket for each
+  xylem share photos/ --as /alice/photos  under a name of your own
+  xylem share film.mkv --listen 7000      on a port of your own, all interfaces
   xylem share film.mkv --announce me.example.org:7000   that a router forwards to this machine
   xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets nobody in
-  xylem share film.mkv --web                and a link for browsers, which prove what they fetch
-  xylem share film.mkv --plain              for NDN software too, unencrypted, on port 6363
+  xylem share film.mkv --web              and a link for browsers, which prove what they fetch
+  xylem share film.mkv --plain            for NDN software too, unencrypted, on port 6363
   xylem share film.mkv --via unix:///run/nfd/nfd.sock   through an NDN forwarder
-  xylem share film.mkv > ticket.txt         the ticket alone in a file
+  xylem share film.mkv > ticket.txt       the ticket alone in a file
   xylem share site/ --exclude '*.tmp' --exclude /drafts
   xylem share src/ --ignore-file src/.gitignore
-  xylem share s3://models/llama/            what lies in an S3 bucket, as whom the AWS_... variables say
-  xylem share --public film.mkv             for everybody: get b3:HASH finds it
-  xylem share --follow app.log              a file that another program appends to, as it grows
-  producer | xylem share --follow -         what comes over standard input, as it comes
+  xylem share s3://models/llama/          what lies in an S3 bucket, as whom the AWS_... variables say
+  xylem share --public film.mkv           for everybody: get b3:HASH finds it
+  xylem share --follow app.log            a file that another program appends to, as it grows
+  producer | xylem share --follow -       what comes over standard input, as it comes
 
 ",
     exit_help!()
 ))]
 pub(crate) struct ShareArgs {
-    /// Files and directories, each a publication of its own, and s3://BUCKET/KEY, content in an S3 bucket; with
-    /// --follow also -, for standard input
+    /// Files and directories, each a publication of its own
+    ///
+    /// s3://BUCKET/KEY is content in an S3 bucket. With --follow, - is standard input.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
 
-    /// Publish a file that another program appends to as it grows, in signed checkpoints, until Ctrl-C signs the last
-    /// one; or, with - for PATH, standard input until it ends. The ticket is good for all of it: `xylem get --follow`
-    /// writes the stream as it comes
+    /// Publish a file that grows, in signed checkpoints
+    ///
+    /// Another program appends to it; Ctrl-C signs the last checkpoint. With - for PATH, standard input is published
+    /// until it ends. The ticket is good for all of it: `xylem get --follow` writes the stream as it comes.
     #[arg(long)]
     follow: bool,
 
@@ -99,18 +101,21 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE", requires = "follow")]
     keep: Option<PathBuf>,
 
-    /// Serve from this process, even if the background node runs (`xylem service`)
+    /// Serve from this process, not by the background node
     #[arg(long)]
     foreground: bool,
 
-    /// Name to publish the one PATH under, such as /alice/photos [default: below the key's id]
+    /// Name to publish the one PATH under, such as /a/photos
+    ///
+    /// [default: below the key's id]
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
 
-    /// Encrypt it, names of files included, so that only these people can read it, whichever peer serves it: a name of
-    /// `xylem inbox people`, a card (xylem-peer:...), or @FILE with one or with a certificate (`xylem key cert`); can
-    /// be repeated. They fetch it as anything else. If it is shared again with other people, only the list of readers
-    /// changes: a former reader may have kept a copy
+    /// Encrypt it for these people alone; can be repeated
+    ///
+    /// Names of files are encrypted, too, whichever peer serves it. WHO is a name of `xylem inbox people`, a card
+    /// (xylem-peer:...), or @FILE with one or with a certificate (`xylem key cert`). They fetch it as anything else. If
+    /// it is shared again with other people, only the list of readers changes: a former reader may have kept a copy.
     #[arg(long = "for", value_name = "WHO", value_delimiter = ',', conflicts_with_all = ["follow", "code"])]
     recipients: Vec<String>,
 
@@ -138,8 +143,10 @@ pub(crate) struct ShareArgs {
     #[arg(long)]
     portable: bool,
 
-    /// Leave out what matches, from a directory, with the rules of .gitignore; can be repeated. It is remembered:
-    /// without this flag, what was left out when the directory was shared last is left out again
+    /// Leave out what matches, by the rules of .gitignore
+    ///
+    /// It applies to directories and can be repeated. It is remembered: without this flag, what was left out when the
+    /// directory was shared last is left out again.
     #[arg(long, value_name = "GLOB", value_parser = read_rule, conflicts_with = "follow")]
     exclude: Vec<String>,
 
@@ -190,9 +197,10 @@ pub(crate) struct ShareArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
 
-    /// Also show a code for the one PATH, a number and three words, that a person can say to another: `xylem get CODE`
-    /// fetches it. It is good for one fetch within ten minutes; three wrong guesses end it, and the share goes on by
-    /// its ticket
+    /// Also show a code of a number and three words
+    ///
+    /// A person can read it aloud: `xylem get CODE` fetches the one PATH. It is good for one fetch within ten minutes;
+    /// three wrong guesses end it, and the share goes on by its ticket.
     #[arg(long, conflicts_with = "follow")]
     code: bool,
 
@@ -215,9 +223,11 @@ pub(crate) struct ShareArgs {
     )]
     plain_listen: Vec<ListenAt>,
 
-    /// Also serve a page for browsers, on port 7380 of all interfaces (a free one if that is taken), and print its
-    /// link. A browser at this link fetches over WebSocket, unencrypted, and the page proves every piece. The part
-    /// behind the # of the link never leaves the browser
+    /// Also serve a page for browsers, and print its link
+    ///
+    /// It listens on port 7380 of all interfaces (a free one if that is taken). A browser at this link fetches over
+    /// WebSocket, unencrypted, and the page proves every piece. The part behind the # of the link never leaves the
+    /// browser.
     #[arg(long)]
     web: bool,
 

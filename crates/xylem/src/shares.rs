@@ -46,6 +46,7 @@ pub(crate) struct SharesArgs {
     "Examples:
   xylem unshare film.mkv      by its path
   xylem unshare 1f00c0de      by its id, as `xylem shares` shows it
+  xylem unshare *.mkv         several at once
 
 ",
     exit_help!()

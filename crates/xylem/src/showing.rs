@@ -7,10 +7,9 @@ use clap::builder::FalseyValueParser;
 /// The flag of commands that accept encrypted links.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct AnswerArgs {
-    /// Also answer peers that dial the encrypted link with neither the link key nor a ticket
+    /// Also answer peers that dial without the key
     ///
-    /// Then any such peer learns that xylem runs here, and its link key. An observer who has recorded the network can
-    /// use the key to attribute links to this machine. Without this flag such peers get no answer.
+    /// Such a peer has neither the link key nor a ticket.
     #[arg(long, env = "XYLEM_ACCEPT_OPEN", hide_env_values = true,
           value_parser = FalseyValueParser::new())]
     pub(crate) accept_open: bool,

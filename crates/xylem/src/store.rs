@@ -16,19 +16,19 @@ use xylem_library::upkeep::{
 };
 use xylem_node::wall_clock;
 
-/// Looks after the store: lists it, checks it, removes what nothing needs
+/// Lists the store, checks it, removes what nothing needs
 ///
 /// The store holds no content: files stay where they are. It holds their hash trees, which prove each piece to getters,
 /// the verified parts of interrupted fetches, and a record of each path that was shared or fetched.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem store list                    what was shared and fetched, and whether it is still so
-  xylem store check                   is everything in the store right?
-  xylem store check --repair-tree     make damaged trees again from the files
-  xylem store gc --dry-run            what would go?
-  xylem store gc --older-than 7       and let it go, where it was not used for a week
-  xylem store pin film.mkv            keep what is known of it, whatever happens
+  xylem store list                 what was shared and fetched
+  xylem store check                is everything in the store right?
+  xylem store check --repair-tree  make damaged trees again from the files
+  xylem store gc --dry-run         what would go?
+  xylem store gc --older-than 7    and let it go, where it was not used for a week
+  xylem store pin film.mkv         keep what is known of it, whatever happens
 
 ",
     exit_help!()
@@ -47,7 +47,9 @@ enum StoreCommand {
     /// the path is that of its data) or cache (data that a mount has read), with the bytes that they take. At the end
     /// the bytes that all of it takes.
     List,
-    /// Check records, trees, listings and manifests; print each one that is damaged or missing
+    /// Check records, trees, listings and manifests
+    ///
+    /// Each one that is damaged or missing is printed.
     ///
     /// Files are not read: that is `xylem scrub`. The exit status is 1 if something is damaged or missing and was not
     /// repaired. Remains of interrupted runs are listed; they do no harm.
@@ -69,7 +71,7 @@ enum StoreCommand {
         #[arg(long, value_name = "DAYS", value_parser = clap::value_parser!(u64).range(..=36_500))]
         older_than: Option<u64>,
     },
-    /// Keep what the store has of a path or a root, whatever happens to the file
+    /// Keep what the store has of a path or a root
     Pin {
         /// A path that the store knows, or a root (64 hexadecimal digits)
         #[arg(value_name = "PATH|ROOT")]

@@ -17,7 +17,7 @@ use xylem_library::keys::signer;
 use xylem_sync::{GroupConfig, GroupMember, SyncVersion};
 use xylem_trust::TrustVerdict;
 
-/// Joins a sync group (State Vector Sync): publishes lines, prints what others publish
+/// Joins a State Vector Sync group: publishes and prints lines
 ///
 /// Each line of standard input is published as one numbered packet and announced to the other members of GROUP. Their
 /// publications are fetched and printed as `/NAME NUMBER: LINE`, in the order of each member's numbers. Goes on until
@@ -25,9 +25,9 @@ use xylem_trust::TrustVerdict;
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem svs /chat --as /alice                   says what is typed, prints what others say
-  xylem svs /chat                               listens alone
-  xylem svs /chat --as /alice --sync-version 2  beside programs of NDNts
+  xylem ndn svs /chat --as /alice               publishes what is typed
+  xylem ndn svs /chat                           only receives
+  xylem ndn svs /chat --as /alice --sync-version 2  beside programs of NDNts
   xylem svs /chat --as /alice --sign hmac:KEY --key hmac:KEY   members are those who have the key
 
 ",
@@ -37,11 +37,13 @@ pub(crate) struct SvsArgs {
     /// The group's name, such as /chat
     group: String,
 
-    /// Publish under this name; without it, standard input is not read
+    /// Publish standard input under this name
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
 
-    /// The protocol's version: 3 (ndnd, NDNts), 2 (NDNts) or 1 (python-ndn)
+    /// The protocol's version: 3, 2 or 1
+    ///
+    /// 3 is that of ndnd and NDNts, 2 of NDNts, 1 of python-ndn.
     #[arg(long, value_name = "N", value_parser = parse_version, default_value = "3")]
     sync_version: SyncVersion,
 
@@ -49,7 +51,9 @@ pub(crate) struct SvsArgs {
     #[arg(long)]
     no_fetch: bool,
 
-    /// How to sign vectors and publications, as for `put`
+    /// How to sign, as for `xylem ndn put`
+    ///
+    /// The signature is on vectors and publications.
     #[arg(long, value_name = "HOW", default_value = "ed25519")]
     sign: SignWith,
 

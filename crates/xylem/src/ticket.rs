@@ -25,15 +25,16 @@ use xylem_object::{Manifest, PublicationKind, Ticket};
 #[command(after_help = concat!(
     "Examples:
   xylem ticket xylem:...
-  xylem ticket @ticket.txt --offline     what it says itself; nobody is asked
+  xylem ticket @ticket.txt --offline     only what it contains; no peer is asked
   xylem ticket xylem:... --files         what is in the directory
 
 ",
     exit_help!()
 ))]
 pub(crate) struct TicketArgs {
-    /// A ticket as `xylem share` prints it (xylem:...), also wrapped or quoted; @FILE or - for one in a file or on
-    /// standard input
+    /// A ticket (xylem:...), or @FILE or - with one
+    ///
+    /// Also wrapped or quoted.
     #[arg(value_name = "TICKET", required = true, num_args = 1..)]
     ticket: Vec<String>,
 
@@ -41,11 +42,15 @@ pub(crate) struct TicketArgs {
     #[arg(long, conflicts_with_all = ["files", "from"])]
     offline: bool,
 
-    /// List the content of the directory; only the listing is fetched, and proven
+    /// List the content of the directory
+    ///
+    /// Only the listing is fetched, and proven.
     #[arg(long)]
     files: bool,
 
-    /// Ask this peer instead of those of the ticket, as with `xylem get --from`; can be repeated
+    /// Ask this peer, not the ticket's: HOST:PORT
+    ///
+    /// As with `xylem get --from`; can be repeated.
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     from: Vec<PeerUri>,
 

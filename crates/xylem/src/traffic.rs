@@ -18,17 +18,16 @@ use xylem_client::traffic::{Generator, TrafficOptions, TrafficReport, TrafficSer
 use xylem_client::{Driver, register};
 use xylem_trust::Signer;
 
-/// Measures a forwarder: Interests at a rate or as fast as it can, from one process; the answers, with --serve, from
-/// another
+/// Measures a forwarder: sends Interests, or answers them with --serve
 ///
 /// Interests ask for PREFIX/NUMBER. The answers carry no signature of a key: they serve as load only.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem traffic /load --serve --size 1K          answers until Ctrl-C
-  xylem traffic /load --duration 10              as many as go through, 64 at a time
-  xylem traffic /load --rate 10000 --duration 5  so many a second; what is lost, how long it takes
-  xylem traffic /load --names 1000 --json        over and over the same names: the content store
+  xylem ndn traffic /load --serve --size 1K      answers until Ctrl-C
+  xylem ndn traffic /load --duration 10          as many as pass, 64 at a time
+  xylem ndn traffic /load --rate 10000           at a rate; loss, latency
+  xylem ndn traffic /load --names 1000 --json    the same names again: the content store
 
 ",
     exit_help!()
@@ -59,7 +58,7 @@ pub(crate) struct TrafficArgs {
     #[arg(long, value_name = "N", default_value = "max", conflicts_with = "serve")]
     rate: TrafficRate,
 
-    /// Interests that may be unanswered at once [default: 64; with a rate 65536]
+    /// Interests at once [default: 64; with a rate 65536]
     #[arg(long, value_name = "W", conflicts_with = "serve",
           value_parser = clap::value_parser!(u32).range(1..=1_048_576))]
     window: Option<u32>,

@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use xylem_library::Stop;
 
-/// Shows it working on this machine: shares, fetches in a second process, verifies, cleans up
+/// Shows it at work on this machine: shares, fetches, verifies
 ///
 /// One process shares PATH on 127.0.0.1, a second one fetches it over the encrypted link into a temporary folder, and
 /// `xylem sum` compares both. Nothing is left behind, and the usual store is not touched.
@@ -32,12 +32,13 @@ use xylem_library::Stop;
     "Examples:
   xylem try           with this program's own documentation
   xylem try film.mkv  with a file of yours
+  xylem try --json    for a script
 
 ",
     exit_help!()
 ))]
 pub(crate) struct TryArgs {
-    /// The file or directory to share [default: this program's own documentation]
+    /// The file or directory to share [default: our documentation]
     path: Option<PathBuf>,
 
     #[command(flatten)]

@@ -11,7 +11,9 @@ use xylem_library::keys::Trusted;
 /// The keys to trust.
 #[derive(Debug, Args)]
 pub(crate) struct TrustArgs {
-    /// Accept what this key signed: hmac:FILE, blake3-keyed:FILE (secrets), ed25519:FILE or ecdsa:FILE (public keys)
+    /// Accept what this key signed
+    ///
+    /// TYPE:FILE is hmac:FILE, blake3-keyed:FILE (secrets), ed25519:FILE or ecdsa:FILE (public keys).
     #[arg(long, value_name = "TYPE:FILE")]
     key: Option<KeyFile>,
 

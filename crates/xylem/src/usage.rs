@@ -16,7 +16,10 @@ use std::process::ExitCode;
 pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
     let args: Vec<OsString> = std::env::args_os().collect();
     let json = asks_for_json(&args, std::env::var_os("XYLEM_JSON"));
-    let command = verbs::command_for(&args).color(help_color(&args));
+    let mut command = verbs::command_for(&args).color(help_color(&args));
+    if args.iter().any(|word| word == "-h") {
+        command = verbs::terse(command);
+    }
     let parsed = command.try_get_matches_from(&args).and_then(verbs::read);
     parsed.map_err(|error| match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match error.print() {

@@ -65,9 +65,9 @@ const GROUPS: &[VerbGroup] = &[
         name: "net",
         about: "Network: reach (how others reach this machine), relay",
         examples: "Examples:
-  xylem net reach                                     asks the router alone
-  xylem net reach --relay KEY@relay.example.org:7348  what a relay sees of this machine
-  xylem net relay                                     connects peers behind NATs",
+  xylem net reach                           asks the router alone
+  xylem net reach --relay KEY@example.org   also asks a relay what it sees
+  xylem net relay                           connects peers behind NATs",
     },
 ];
 
@@ -92,7 +92,7 @@ const VERBS: &[Verb] = &[
     ),
     verb!("mount", mount::MountArgs, mount::run, ["from", "timeout", "limit"]),
     verb!("send", send::SendArgs, send::run, ["note", "at", "via", "relay"]),
-    verb!("inbox", inbox::InboxArgs, inbox::run, ["listen", "from", "code"]),
+    verb!("inbox", inbox::InboxArgs, inbox::run, ["listen", "from"]),
     verb!(
         "verify",
         verify::VerifyArgs,
@@ -256,6 +256,15 @@ pub(crate) fn read(mut matches: ArgMatches) -> Result<(Common, Task), clap::Erro
     Ok((common, (verb.read)(&mut flags)?))
 }
 
+/// The same without what `-h` leaves out of an option's line: variables and the list of its values.
+pub(crate) fn terse(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let has_values = arg.get_action().takes_values();
+        arg.hide_env(true).hide_possible_values(has_values)
+    });
+    command.mut_subcommands(terse)
+}
+
 /// What to type for `word`, if it is the name of a verb in a group.
 pub(crate) fn in_group(word: &str) -> Option<&'static str> {
     let is_it = |verb: &&Verb| matches!(verb.place(), (Some(_), name) if name == word);
@@ -278,6 +287,13 @@ fn group_named(name: &str) -> &'static VerbGroup {
 
 /// Gives `-h` the first three examples, and leaves the whole text to `--help`.
 fn with_short_help(command: clap::Command, words: &str) -> clap::Command {
+    let help = clap::Arg::new("help")
+        .short('h')
+        .long("help")
+        .action(clap::ArgAction::Help)
+        .hide_short_help(true)
+        .help("Print help: -h on one screen, --help the whole");
+    let command = command.disable_help_flag(true).arg(help);
     let Some(whole) = command.get_after_help().map(ToString::to_string) else { return command };
     let mut lines = whole.lines();
     let mut short = String::new();
@@ -334,7 +350,7 @@ mod tests {
                 below(&format!("{words} {}", inner.get_name()), inner, all);
             }
         }
-        let mut command = command().term_width(80);
+        let mut command = terse(command()).term_width(80);
         command.build();
         let mut all = Vec::new();
         below("", &command, &mut all);
@@ -389,7 +405,6 @@ mod tests {
         assert!(bad.is_empty(), "{}", bad.join("\n"));
     }
 
-    /// The long name of an option stands for one thing, with the same kind of value, wherever it exists.
     #[test]
     fn flags_that_short_help_shows_exist() {
         for verb in VERBS {

@@ -19,7 +19,7 @@ use xylem_library::{Existing, Output, SaveOptions, Stop};
 use xylem_node::{GetError, GetOptions, LinkOptions, PeerUri, VerifyOptions, VersionDialer};
 use xylem_object::PublicationKind;
 
-/// Checks whether a file or directory is what a ticket names, and nothing else; prints each damaged byte range
+/// Checks a path against a ticket; prints each damaged byte range
 ///
 /// Standard output has one line per damaged place: the path, the bytes from..to (the end is not included), and the kind
 /// of damage; and one line for each thing that is there and was not published: files, directories, links, set-uid bits.
@@ -30,7 +30,7 @@ use xylem_object::PublicationKind;
     "Examples:
   xylem verify film.mkv xylem:...
   xylem verify s3://models/llama xylem:...       what lies in a bucket
-  xylem verify photos/ \"$(cat ticket.txt)\" && echo good
+  xylem verify photos/ @ticket.txt && echo good
   xylem verify --extends OLD_TICKET NEW_TICKET   is the old checkpoint the new one's beginning?
   xylem verify --extends OLD_TICKET NEW_TICKET --witness w.cert   and has this witness seen it?
   xylem verify --evidence FILE                   two histories, signed by one publisher
@@ -39,29 +39,33 @@ use xylem_object::PublicationKind;
     exit_help!()
 ))]
 pub(crate) struct VerifyArgs {
-    /// The file or directory on disk; with --extends, the longer one's ticket
+    /// The path; with --extends the longer one's ticket
     #[arg(value_name = "PATH|NEW_TICKET", required_unless_present = "evidence")]
     path: Option<PathBuf>,
 
-    /// A ticket as `xylem share` prints it (xylem:...); @FILE or - for one in a file or on standard input, which no
-    /// other user of this machine sees among the arguments
+    /// A ticket (xylem:...), or @FILE or - with one
+    ///
+    /// No other user of this machine sees a ticket in a file among the arguments.
     #[arg(required_unless_present_any = ["extends", "evidence"], conflicts_with = "extends")]
     ticket: Option<String>,
 
-    /// Check whether the content of this ticket is the beginning of that of the other one, by a proof from the other's
-    /// peers: nothing of the history is fetched
+    /// Is this the beginning of the other one?
+    ///
+    /// A proof from the other's peers shows whether the content of this ticket is the beginning of that of the other
+    /// one: nothing of the history is fetched.
     #[arg(long, value_name = "OLD_TICKET")]
     extends: Option<String>,
 
-    /// Ignore what was not published, such as files of your own
+    /// Ignore what was not published
     #[arg(long, conflicts_with_all = ["extends", "evidence"])]
     allow_extra: bool,
 
     #[command(flatten)]
     demand: DemandArgs,
 
-    /// Check a file of evidence, as `xylem witness` and --extends write it: whether a publisher has signed two
-    /// histories. No peer is asked
+    /// Has a publisher signed two histories?
+    ///
+    /// FILE is what `xylem witness` and --extends write. No peer is asked.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "ticket", "extends", "witness"])]
     evidence: Option<PathBuf>,
 

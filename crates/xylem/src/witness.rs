@@ -22,7 +22,7 @@ const REST: Duration = Duration::from_secs(2);
 /// How often the stop flag is checked during the pause.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Co-signs each version of a publication that continues what was seen before, until Ctrl-C
+/// Co-signs each version of a publication that continues the last
 ///
 /// None of the content is fetched: only signed manifests and, for a growing file, proofs that each checkpoint begins
 /// with the one before. The co-signatures go to the share, which has to name this witness (`xylem share --witness
@@ -34,7 +34,7 @@ const TICK: Duration = Duration::from_millis(100);
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem key new /w && xylem key cert /w > w.cert   once; w.cert is for the publisher and all who fetch
+  xylem key new /w && xylem key cert /w > w.cert   w.cert is for others
   xylem witness xylem:... --sign key:/w            until Ctrl-C
   xylem witness xylem:... --sign key:/w --once     one look, for cron
   xylem verify --evidence FILE                     shows to anybody what a publisher has signed
@@ -43,19 +43,22 @@ const TICK: Duration = Duration::from_millis(100);
     exit_help!()
 ))]
 pub(crate) struct WitnessArgs {
-    /// A ticket as `xylem share` prints it, of any version (xylem:...); @FILE or - for one in a file or on standard
-    /// input
+    /// A ticket of any version, or @FILE or - with one
     ticket: String,
 
-    /// The key that co-signs, of `xylem key`, such as key:/w; nothing else should be signed with it
+    /// The key that co-signs, such as key:/w
+    ///
+    /// It is one of `xylem key`; nothing else should be signed with it.
     #[arg(long, value_name = "key:NAME", value_parser = parse_identity)]
     sign: String,
 
-    /// End when the newest version has been co-signed and handed over
+    /// End when the newest version has been co-signed
     #[arg(long)]
     once: bool,
 
-    /// Ask this peer instead of those of the ticket, as with `xylem get --from`; can be repeated
+    /// Ask this peer, not the ticket's: HOST:PORT
+    ///
+    /// As with `xylem get --from`; can be repeated.
     #[arg(
         long,
         value_name = "ADDR",

@@ -27,7 +27,7 @@ use xylem_trust::{
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Gives certificates to those who prove who they are (NDNCERT 0.3), until Ctrl-C
+/// Runs a certificate authority (NDNCERT 0.3)
 ///
 /// A client, `xylem key request`, passes one of the challenges that are allowed: a code that is printed here and that
 /// you pass on (pin), a code that comes by email (email), or a certificate of this CA that is still valid (possession:
@@ -37,9 +37,9 @@ const DAY_MS: u64 = 86_400_000;
 #[command(after_help = concat!(
     "Examples:
   xylem key new /org                     once: the key that it signs with
-  xylem ca /org                          codes are shown here, old certificates are renewed
-  xylem ca /org --accept /org/staff      for names below /org/staff alone
-  xylem ca /org --challenge email --smtp mail.example.org --smtp-from ca@example.org
+  xylem ndn ca /org                      shows codes, renews old certificates
+  xylem ndn ca /org --accept /org/staff  for names below /org/staff alone
+  xylem ndn ca /org --challenge email --smtp mail.example.org --smtp-from ca@example.org
                                          who reads al@example.org gets /org/al@example.org, and
                                          /org/org/example/_user/al
 
@@ -50,11 +50,15 @@ pub(crate) struct CaArgs {
     /// Certify names below this one, and answer below PREFIX/CA
     prefix: String,
 
-    /// The key to sign with, of `xylem key` [default: the one of PREFIX]
+    /// The key to sign with [default: the one of PREFIX]
+    ///
+    /// A key of `xylem key`.
     #[arg(long, value_name = "key:NAME")]
     key: Option<String>,
 
-    /// The challenges that clients can choose from: pin, email and possession; one is enough
+    /// Challenges that are allowed
+    ///
+    /// pin, email and possession; one of them is enough.
     #[arg(long, value_name = "HOW", value_delimiter = ',', default_value = "pin,possession", value_parser = parse_kind)]
     challenge: Vec<ChallengeKind>,
 
@@ -63,7 +67,9 @@ pub(crate) struct CaArgs {
     #[arg(long)]
     bare_proofs: bool,
 
-    /// Certify only names below this one, which is below PREFIX; can be repeated
+    /// Certify only names below this one
+    ///
+    /// It is below PREFIX; can be repeated.
     #[arg(long, value_name = "NAME", conflicts_with = "schema")]
     accept: Vec<String>,
 

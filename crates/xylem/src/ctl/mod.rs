@@ -43,7 +43,7 @@ pub(crate) struct CtlArgs {
     #[command(flatten)]
     at: AtArgs,
 
-    /// How to sign commands, as in `xylem put`
+    /// How to sign, as in `xylem ndn put`
     #[arg(long, value_name = "HOW", default_value = "digest-sha256", global = true)]
     sign: SignWith,
 }

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use xylem_node::PeerUri;
 
-/// Shows what a ticket names as files in a directory, at once; what is read is fetched
+/// Shows what a ticket names as files at once; what is read is fetched
 ///
 /// A read-only file system (FUSE, Linux). Any program reads it like files on disk. Each block is fetched when it is
 /// read, from all peers that have it, together with blocks that are likely to be read next, and is proven before the
@@ -35,7 +35,7 @@ use xylem_node::PeerUri;
     "Examples:
   mkdir data; xylem mount xylem:... data       then, elsewhere: ls data
   xylem mount @ticket.txt data                 a ticket from a file
-  xylem mount xylem:... data --from 192.0.2.7:7000   from that peer only
+  xylem mount xylem:... data --from HOST:7000  from that peer only
   xylem mount xylem:... data --timeout 5       a read fails after 5 s without anything
   python3 -c \"import numpy; print(numpy.memmap('data/x.f32', mode='r').mean())\"
   sqlite3 'file:data/x.db?immutable=1'         a database, without fetching all of it
@@ -45,16 +45,19 @@ use xylem_node::PeerUri;
     exit_help!()
 ))]
 pub(crate) struct MountArgs {
-    /// A ticket as `xylem share` prints it (xylem:...), or what else `xylem get` takes except a name: @FILE or - for
-    /// one in a file or on standard input, a code, b3:HASH, @PUBLISHER/NAME
+    /// A ticket, or @FILE or - with one
+    ///
+    /// Or what else `xylem get` takes except a name: a code, b3:HASH, @PUBLISHER/NAME.
     #[arg(value_name = "TICKET")]
     ticket: String,
 
-    /// An empty directory, in which a file or the content of a directory appears
+    /// An empty directory, where it appears
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Ask this peer instead of those of the ticket, as with `xylem get --from`; can be repeated
+    /// Ask this peer, not the ticket's: HOST:PORT
+    ///
+    /// As with `xylem get --from`; can be repeated.
     #[arg(
         long,
         value_name = "ADDR",
@@ -72,12 +75,14 @@ pub(crate) struct MountArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Fetch at most this many bytes a second, such as 500K or 10M
+    /// Bytes a second at most, such as 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
           hide_env_values = true)]
     limit: Option<u64>,
 
-    /// A read fails after this long without progress, and so does the mount itself before it is ready
+    /// How long a read may wait
+    ///
+    /// The mount itself fails, too, if it is not ready by then.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
           allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
     timeout: Duration,

@@ -23,9 +23,9 @@ use xylem_node::{Event, ReachWay};
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem reach                                       without asking anybody but the router
-  xylem reach --relay KEY@relay.example.org:7348    what a relay sees of this machine
-  xylem reach --json | jq 'select(.event == \"reach\").way'
+  xylem net reach                           asks the router alone
+  xylem net reach --relay KEY@example.org   also asks a relay what it sees
+  xylem net reach --json | jq 'select(.event == \"reach\").way'
 
 ",
     exit_help!(),
@@ -36,8 +36,9 @@ pub(crate) struct ReachArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Where the encrypted link would listen, as for `share`: HOST:PORT, PORT, or an address [default: all interfaces,
-    /// port 7348 or a free one]
+    /// Where the encrypted link would listen
+    ///
+    /// As for `share`: HOST:PORT, PORT, or an address. [default: all interfaces, port 7348 or a free one]
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<LinkAt>,
 

@@ -28,19 +28,16 @@ use xylem_trust::{Certificate, Moment, TrustPolicy, TrustStore};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Gets a certificate for a key of yours from a certificate authority
+/// Gets a certificate for a key of yours from such an authority
 ///
 /// The authority is a `xylem ndn ca`, or another program that speaks NDNCERT 0.3. It asks for a proof: a code from its
 /// operator, a code that comes by email, or a certificate that is still valid.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem ndn request /org --name /org/alice --ca org.cert
-                       asks for a code, which the CA's operator gives to you
-  xylem ndn request /org --name /org/al@example.org --email al@example.org --ca-digest 3f…
-                       the code comes by email
-  xylem ndn request /org --name /org/alice --challenge possession
-                       renews; /org's key is trusted here already (`xylem key trust`)
+  xylem ndn request /org --name /org/alice --ca org.cert   asks for a code
+  xylem ndn request /org --name /org/al@x.org --email al@x.org   by email
+  xylem ndn request /org --name /org/alice --challenge possession   renews
 
 ",
     exit_help!()
@@ -50,16 +47,22 @@ pub(crate) struct RequestArgs {
     #[arg(value_name = "CA")]
     prefix: String,
 
-    /// The name to certify; a key is made for it if there is none. Or the whole name of a key of yours
+    /// The name to certify
+    ///
+    /// A key is made for it if there is none. It may be the whole name of a key of yours.
     #[arg(long, value_name = "NAME")]
     name: String,
 
-    /// The kind of a key that has to be made: ed25519, or ecdsa (P-256) for older NDN software
+    /// The kind of a new key
+    ///
+    /// ed25519, or ecdsa (P-256) for older NDN software.
     #[arg(long = "type", value_name = "TYPE", default_value = "ed25519")]
     kind: KeyKind,
 
-    /// The proof to give to the CA: pin (a code from its operator), email, or possession (of a certificate) [default:
-    /// pin; email with --email, possession with --with]
+    /// The proof to give: pin, email or possession
+    ///
+    /// pin is a code from the CA's operator, possession that of a certificate. [default: pin; email with --email,
+    /// possession with --with]
     ///
     /// If the CA is a `xylem ca`, a proof of possession is good at this CA, for this request and key alone. Other CAs
     /// get a signature over a number that they choose, and nothing else. Such a CA can use it to ask a third CA, where
@@ -76,11 +79,15 @@ pub(crate) struct RequestArgs {
     #[arg(long = "with", value_name = "KEY", conflicts_with = "email")]
     with: Option<String>,
 
-    /// Trust the CA that has this certificate, or that the certificate's key has certified
+    /// Trust the CA with this certificate
+    ///
+    /// Or one that the certificate's key has certified.
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 
-    /// Trust the CA whose certificate has this SHA-256, as `xylem ca` prints it
+    /// Trust the CA whose certificate has this SHA-256
+    ///
+    /// `xylem ndn ca` prints it.
     #[arg(long, value_name = "DIGEST", conflicts_with = "ca", value_parser = parse_digest)]
     ca_digest: Option<[u8; 32]>,
 

@@ -43,7 +43,7 @@ pub(crate) mod control {
     }
 }
 
-/// Shares things once and for good: the background node of this user
+/// Runs the background node of this user, which shares for good
 ///
 /// While it runs, `xylem share PATH` hands over to it and returns. It serves everything that was shared with it on one
 /// port, also after a restart; `xylem shares` lists that, `xylem unshare` ends a share. It reads what is shared. It
@@ -51,9 +51,9 @@ pub(crate) mod control {
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem service install                  starts it now and whenever this machine starts (systemd)
+  xylem service install                  starts it now and at each boot
   xylem share film.mkv photos/           tickets, and back at once
-  xylem shares                           what is shared, and how often it was fetched
+  xylem shares                           lists them, with counts
   xylem unshare film.mkv                 ends that; the file stays
   xylem service run --metrics 9700       the node itself, until Ctrl-C, with metrics for Prometheus
   xylem service run --public             the same, and everybody finds what is shared by its hash
@@ -69,9 +69,11 @@ pub(crate) struct ServiceArgs {
 
 #[derive(Debug, Subcommand)]
 enum ServiceCommand {
-    /// Run the background node until Ctrl-C or SIGTERM: what the unit starts
+    /// Run it until Ctrl-C or SIGTERM: what the unit starts
     Run(RunArgs),
-    /// Make systemd run it now, and whenever this user logs in or, if lingering is allowed, the machine starts
+    /// Have systemd run it now and at each start
+    ///
+    /// It runs whenever this user logs in or, if lingering is allowed, the machine starts.
     Install {
         #[command(flatten)]
         run: RunArgs,

@@ -67,7 +67,7 @@ Exit status (b3sum ends with 1 in all cases but the first, and with 2 for wrong 
   4  a file could not be read for another reason, or standard output not be written
   Ctrl-C ends it by the signal, which a shell shows as 130.")]
 pub(crate) struct SumArgs {
-    /// Files to hash, or lists of checksums to check; - or none: standard input
+    /// Files to hash or check; - or none: standard input
     file: Vec<PathBuf>,
 
     /// Keyed hash, with the 32-byte key read from standard input
@@ -78,7 +78,7 @@ pub(crate) struct SumArgs {
     #[arg(long, value_name = "CONTEXT", conflicts_with = "keyed")]
     derive_key: Option<String>,
 
-    /// Bytes of output, before they are written in hexadecimal
+    /// Bytes of output, before hexadecimal
     #[arg(short, long, value_name = "LEN", default_value_t = OUT_LEN as u64)]
     length: u64,
 
@@ -106,7 +106,9 @@ pub(crate) struct SumArgs {
     #[arg(long)]
     tag: bool,
 
-    /// Read checksums from the files and check them (with --quiet: no OK lines)
+    /// Read checksums from the files and check them
+    ///
+    /// With --quiet there are no OK lines.
     #[arg(short, long,
           conflicts_with_all = ["derive_key", "keyed", "length", "raw", "tag", "no_names"])]
     check: bool,
@@ -115,11 +117,13 @@ pub(crate) struct SumArgs {
     #[arg(long, requires = "check")]
     ignore_missing: bool,
 
-    /// For a directory, hash the files in and below it (links and devices there are left out)
+    /// Hash all files in and below a directory
+    ///
+    /// Links and devices there are left out.
     #[arg(short, long, requires = "file", conflicts_with_all = ["check", "raw", "tree"])]
     recursive: bool,
 
-    /// Print the root that `xylem share` would publish for each file or directory
+    /// Print the root that `xylem share` would publish
     #[arg(long, requires = "file",
           conflicts_with_all = ["derive_key", "keyed", "length", "seek", "raw", "tag", "check"])]
     tree: bool,

@@ -58,16 +58,16 @@ use xylem_object::ticket::Address;
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem sync photos                        begins a group, prints its ticket
-  xylem sync photos @ticket.txt --as bob   joins it
-  xylem sync photos                        goes on
-  xylem sync photos --remove bob           whatever bob changes from now on stays with bob
-  xylem sync photos --history              what members have said, and since when
-  xylem sync photos --status               members, what is missing and why; exit 1 if not in step
-  xylem sync photos --restore a/b.jpg      versions of it; --restore a/b.jpg@TIME puts one back
-  xylem sync photos --background           the background node does it, also after a restart
-  xylem sync plans --schema plans.lvs --trust org.cert    members are those whom certificates make one
-  xylem sync plans @ticket.txt --sign key:/org/alice      joins such a group
+  xylem sync photos                       begins a group, prints its ticket
+  xylem sync photos @ticket.txt --as bob  joins it
+  xylem sync photos                       continues
+  xylem sync photos --remove bob          whatever bob changes from now on stays with bob
+  xylem sync photos --history             what members have said, and since when
+  xylem sync photos --status              members, what is missing and why; exit 1 if not in step
+  xylem sync photos --restore a/b.jpg     versions of it; --restore a/b.jpg@TIME puts one back
+  xylem sync photos --background          the background node does it, also after a restart
+  xylem sync plans --schema plans.lvs --trust org.cert   members are those whom certificates make one
+  xylem sync plans @ticket.txt --sign key:/org/alice   joins such a group
 
 ",
     exit_help!()
@@ -77,20 +77,24 @@ pub(crate) struct SyncArgs {
     #[arg(required_unless_present = "list")]
     folder: Option<PathBuf>,
 
-    /// The group's ticket: as it is, from a file (@FILE) or standard input (-)
+    /// The group's ticket, or @FILE or - with it
     ticket: Option<String>,
 
-    /// Our name in the group: letters, digits, -, _ and @. It is remembered [default: as last time, at first USER@HOST]
+    /// Our name in the group
+    ///
+    /// Letters, digits, -, _ and @. It is remembered. [default: as last time, at first USER@HOST]
     #[arg(long = "as", value_name = "NAME", value_parser = parse_member_name)]
     name: Option<String>,
 
-    /// Make a member read-only, by its name or the beginning of its key: its changes stay with it from now on. Ends at
-    /// once
+    /// Keep the changes of this member out; ends at once
+    ///
+    /// WHO is its name or the beginning of its key. The member still receives what others change.
     #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     read_only: Option<String>,
 
-    /// Remove a member from the group; it keeps what it has. From then on the ticket alone gives no membership. Ends at
-    /// once
+    /// Remove a member from the group; ends at once
+    ///
+    /// It keeps what it has. From then on the ticket alone gives no membership.
     #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     remove: Option<String>,
 
@@ -108,18 +112,24 @@ pub(crate) struct SyncArgs {
     #[arg(long, group = "once", conflicts_with = "ticket")]
     accept_rules: bool,
 
-    /// Print the versions that members have announced, as stored here, and check them. Ends at once
+    /// Print and check what members have announced
+    ///
+    /// These are the versions as stored here. Ends at once.
     #[arg(long, group = "once", conflicts_with = "ticket")]
     history: bool,
 
-    /// Print the status: members, what is missing or cannot be brought in step and why, what is being fetched. Works
-    /// also if no sync runs, and reports that. The exit status is 1 if the folder is not in step. Ends at once
+    /// Print members, what is missing and why; exit 1 if any
+    ///
+    /// Lists what cannot be brought in step, with the reason, and what is being fetched. Works also if no sync runs,
+    /// and reports that. Ends at once.
     #[arg(long, group = "once", conflicts_with = "ticket")]
     status: bool,
 
-    /// List the versions of PATH, below the folder, that are kept. With PATH@TIME put that one, or the newest before
-    /// it, back; the present file becomes a version. For a directory (. is all) list all versions below it, or put back
-    /// those whose paths are free now. Ends at once
+    /// List old versions of PATH; PATH@TIME puts one back
+    ///
+    /// PATH is below the folder. With @TIME that version, or the newest before it, comes back; the present file becomes
+    /// a version. For a directory (. is all) all versions below it are listed, or those whose paths are free now put
+    /// back. Ends at once.
     #[arg(long, value_name = "PATH", group = "once", conflicts_with = "ticket")]
     restore: Option<String>,
 
@@ -131,7 +141,9 @@ pub(crate) struct SyncArgs {
     #[arg(long, group = "once", conflicts_with = "ticket")]
     resume: bool,
 
-    /// Let the background node keep it in step from now on, also after a restart (`xylem service`). Ends at once
+    /// Have the background node do it, also after a restart
+    ///
+    /// The node is that of `xylem service`. Ends at once.
     #[arg(long, group = "once")]
     background: bool,
 
@@ -178,7 +190,7 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "DAYS", conflicts_with = "versions")]
     trash: Option<u32>,
 
-    /// Fetch at most this many bytes a second, such as 500K or 10M
+    /// Bytes a second at most, such as 500K or 10M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
           hide_env_values = true)]
     limit: Option<u64>,

@@ -32,7 +32,7 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// A page on this machine that shows what is shared, fetched and forwarded, live
+/// Shows what is shared, fetched and forwarded on a page, live
 ///
 /// Prints an address with a token for a browser on this machine; without the token nothing is shown. It shows the
 /// fetches and shares of this store's other processes, its background node and the NDN forwarder that runs here.
@@ -40,7 +40,7 @@ const SCRIPT: &str = include_str!("page.js");
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem ui                    prints http://127.0.0.1:PORT/?token=...; runs until Ctrl-C
+  xylem ui                    prints http://127.0.0.1:PORT/?token=...
   xylem ui --listen 7350      at this port
   xylem ui --at tcp://127.0.0.1    with the forwarder that listens there
 
@@ -48,7 +48,9 @@ const SCRIPT: &str = include_str!("page.js");
     exit_help!()
 ))]
 pub(crate) struct UiArgs {
-    /// Where to serve it: PORT (on 127.0.0.1), or an address of loopback and a port [default: a free port]
+    /// Where to serve it: PORT or 127.0.0.1:PORT
+    ///
+    /// An address has to be one of loopback. [default: a free port]
     #[arg(long, value_name = "ADDR", env = "XYLEM_UI_LISTEN", hide_env_values = true)]
     listen: Option<String>,
 
