@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Times `xylem node` beside NDNd, as forwarders between the same load generator and the same producer.
+"""Times `xylem ndn node` beside NDNd, as forwarders between the same load generator and the same producer.
 
 Usage: bench/forward.py [TABLE]... [--runs N] [--seconds S] [--entries N] [--size BYTES] [--json]
 
@@ -8,7 +8,7 @@ Tables (all, if none is named):
            of the forwarder for each Interest and Data
   latency  p50 and p99 at fixed rates that both can do
   memory   resident memory for each entry of a full PIT and of a full content store
-  object   a 100 MB object: `xylem put` and `share` → node → `xylem get`, beside `ndnd put` → NDNd →
+  object   a 100 MB object: `xylem ndn put` and `share` → node → `xylem get`, beside `ndnd put` → NDNd →
            `ndnd cat`
 
 Everything runs on this machine's cores at once: generator, forwarder, producer. Runs are interleaved
@@ -260,7 +260,7 @@ def object_run(bench, way, content):
                 put = programs.start([programs.tools.ndnd, "put", name], transport, stdin=stdin)
             get = [programs.tools.ndnd, "cat", name]
             stdout = open(fetched, "wb")
-        elif way == "xylem put, get":
+        elif way == "xylem ndn put, get":
             put = programs.start(
                 bench.xylem("ndn", "put", name, content, "--sign", "digest-sha256", "--at", transport)
             )
@@ -293,7 +293,7 @@ def objects(bench):
     size = 100_000_000
     content = bench.programs.file("object")
     content.write_bytes(os.urandom(size))
-    runs = {way: [] for way in ("ndnd put, cat", "xylem put, get", "xylem share, get")}
+    runs = {way: [] for way in ("ndnd put, cat", "xylem ndn put, get", "xylem share, get")}
     for _ in range(bench.options.runs):
         for way in runs:
             runs[way].append(object_run(bench, way, content))

@@ -3,7 +3,7 @@
 
 Usage: bench/relay.py [--clients N] [--seconds N] [--rounds N] [--xylem PROGRAM] [--siege PROGRAM] [--only idle|rate] [--json]
 
-The relay is `xylem node --relay`, the release program, with a raised limit for one host, so that all clients
+The relay is `xylem relay`, the release program, with a raised limit for one host, so that all clients
 can be on this machine. They validate their addresses, keep their registrations every 20 s and do nothing else
 (`xylem-siege register`). Memory is the growth of the relay's resident set, CPU its time over the seconds
 after all are registered.

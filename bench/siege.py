@@ -204,7 +204,7 @@ def idle_connections(at, count):
 
 
 class Target:
-    """A running `xylem share` or `xylem node`."""
+    """A running `xylem share` or `xylem ndn node`."""
 
     def __init__(self, command, wanted):
         self.process = subprocess.Popen(

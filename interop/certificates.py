@@ -1,4 +1,4 @@
-"""Cases: `xylem ca` and `xylem key request` as their users start them, with NDNts and NDNd at one forwarder.
+"""Cases: `xylem ndn ca` and `xylem ndn request` as their users start them, with NDNts and NDNd at one forwarder.
 
 Codes by email go through a mail server (aiosmtpd) with STARTTLS and a password.
 """
@@ -92,7 +92,7 @@ class Certificates:
         return [self.xylem, "--store", store, *arguments]
 
     def authority(self, challenge, kind="ecdsa"):
-        """Starts `xylem ca`; returns the program, its first event and its certificate's file."""
+        """Starts `xylem ndn ca`; returns the program, its first event and its certificate's file."""
         store = self.programs.file("ca")
         self.programs.run(self.ours("key", "new", PREFIX, "--type", kind, store=store))
         own = self.programs.file("ca.cert")
@@ -158,7 +158,7 @@ class Certificates:
             raise Failed(f"the CA did not end with 0 on SIGTERM: {tail(ca.output())}")
 
     def of_ndnts(self):
-        """`xylem key request`, with NDNts as the CA."""
+        """`xylem ndn request`, with NDNts as the CA."""
         script = Path(__file__).parent / "peers" / "ndnts_ndncert.mjs"
         ca = self.programs.start([self.programs.tools.node, script, "ca", PREFIX], self.transport)
         ca.wait_for("^ca ", 20)
@@ -199,8 +199,8 @@ def cases(report, programs, forwarder):
                     programs.stop(program)
 
         for challenge in ("pin", "email"):
-            case("NDNts, `xylem ca`", challenge, certificates.by_ndnts, challenge)
-            case("`ndnd certcli`, `xylem ca`", challenge, certificates.by_ndnd, challenge)
-        case("`xylem key request`, NDNts", "pin", certificates.of_ndnts)
+            case("NDNts, `xylem ndn ca`", challenge, certificates.by_ndnts, challenge)
+            case("`ndnd certcli`, `xylem ndn ca`", challenge, certificates.by_ndnd, challenge)
+        case("`xylem ndn request`, NDNts", "pin", certificates.of_ndnts)
     finally:
         mail.controller.stop()

@@ -128,8 +128,8 @@ def xylem_get(programs, forwarder, transport, served, file):
 
 PRODUCERS = {
     "xylem share": xylem_share,
-    "xylem put": xylem_put,
-    "xylem put, Ed25519": xylem_put_signed,
+    "xylem ndn put": xylem_put,
+    "xylem ndn put, Ed25519": xylem_put_signed,
     "ndnd put": ndnd_put,
     "NDNts": ndnts_put,
     "python-ndn": python_put,

@@ -191,7 +191,7 @@ class PythonTool(Tool):
 
 
 class XylemTool(Tool):
-    title = "xylem ctl"
+    title = "xylem ndn ctl"
 
     def ctl(self, *arguments):
         return self.programs.run(

@@ -11,17 +11,17 @@ from programs import Failed
 # which neither forwarder allows by default.
 PRODUCERS_ON = {
     "xylem share": ["tcp", "ws"],
-    "xylem put": ["tcp"],
+    "xylem ndn put": ["tcp"],
     "NDNts": ["tcp", "ws"],
     "python-ndn": ["tcp"],
 }
 # Consumers, with the producers of their objects and the transports: `ndnd cat` has no UDP.
 CONSUMERS_ON = {
     "xylem get TICKET": ("xylem get", "xylem share", ["tcp", "udp", "ws"]),
-    "xylem get NAME": ("xylem get", "xylem put", ["tcp", "udp"]),
-    "ndnd cat": ("ndnd cat", "xylem put", ["tcp"]),
-    "NDNts": ("NDNts", "xylem put", ["tcp", "udp", "ws"]),
-    "python-ndn": ("python-ndn", "xylem put", ["tcp", "udp"]),
+    "xylem get NAME": ("xylem get", "xylem ndn put", ["tcp", "udp"]),
+    "ndnd cat": ("ndnd cat", "xylem ndn put", ["tcp"]),
+    "NDNts": ("NDNts", "xylem ndn put", ["tcp", "udp", "ws"]),
+    "python-ndn": ("python-ndn", "xylem ndn put", ["tcp", "udp"]),
 }
 
 counter = itertools.count()

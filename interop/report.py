@@ -9,7 +9,7 @@ from programs import Failed
 # here. They are run and reported like others, but do not fail the run.
 PEERS_LIMITS = {
     ("ndnd", "management", tool, "erase"): "NDNd does not answer cs/erase"
-    for tool in ("xylem ctl", "NDNts")
+    for tool in ("xylem ndn ctl", "NDNts")
 } | {
     ("ndnd", "management", "pynfdc", "face"): "python-ndn refuses the order of the fields in NDNd's "
     "answer to faces/create",
@@ -86,7 +86,7 @@ class Report:
         return "\n".join(parts)
 
 
-FORWARDERS = {"direct": "Without a forwarder", "node": "Through `xylem node`", "ndnd": "Through NDNd"}
+FORWARDERS = {"direct": "Without a forwarder", "node": "Through `xylem ndn node`", "ndnd": "Through NDNd"}
 
 SECTIONS = {
     "link vectors": "the link's test vectors\n\nThe second implementation makes docs/spec/vectors/link-v5.json "
@@ -112,9 +112,9 @@ SECTIONS = {
     "objects": "10 MB objects\n\nRow: producer; column: consumer; both on the Unix socket.\n",
     "producers": "10 MB objects, the producer on another transport\n\nFetched by `ndnd cat` on the "
     "Unix socket.\n",
-    "consumers": "10 MB objects, the consumer on another transport\n\nPublished by `xylem put` on the "
+    "consumers": "10 MB objects, the consumer on another transport\n\nPublished by `xylem ndn put` on the "
     "Unix socket (for TICKET by `xylem share`).\n",
-    "svs": "sync groups with members of other programs\n\n`xylem svs` and these members publish five packets "
+    "svs": "sync groups with members of other programs\n\n`xylem ndn svs` and these members publish five packets "
     "each; each has to be notified of all of them, and to fetch them.\n",
     "routing": "a routing daemon\n\nThree nodes in a line, each with `ndnd dv`: what a program registers at the first is "
     "reached from the third (interop/routing.py), or is not where `readvertise` is off.\n",

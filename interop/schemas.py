@@ -51,7 +51,7 @@ def fixtures():
 
 
 def compiled(programs, text):
-    """The binary form that `xylem schema compile` writes."""
+    """The binary form that `xylem ndn schema compile` writes."""
     file = programs.file("schema.tlv")
     programs.run([programs.tools.xylem, "ndn", "schema", "compile", text, "-o", file])
     return file

@@ -1,4 +1,4 @@
-"""Cases: our `xylem svs` in one sync group with members of other programs, through each forwarder."""
+"""Cases: our `xylem ndn svs` in one sync group with members of other programs, through each forwarder."""
 
 import subprocess
 from pathlib import Path
@@ -18,7 +18,7 @@ MEMBERS = {
 
 
 class Ours:
-    """A `xylem svs`, which publishes `NAME says N` like the others."""
+    """A `xylem ndn svs`, which publishes `NAME says N` like the others."""
 
     def __init__(self, programs, transport, group, name, version):
         self.program = programs.start(

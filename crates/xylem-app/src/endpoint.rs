@@ -33,7 +33,7 @@ pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<PeerAddress>, Error> {
     let others = [SYSTEM_SOCKET].into_iter().chain(NFD_SOCKETS).map(PathBuf::from);
     let found = default_socket().into_iter().chain(others).find(|path| is_socket(path));
     found.map(|path| vec![PeerAddress::Unix(path)]).ok_or_else(|| {
-        network("no forwarder runs here; start `xylem node`, or give --at URI".to_owned())
+        network("no forwarder runs here; start `xylem ndn node`, or give --at URI".to_owned())
     })
 }
 

@@ -30,7 +30,7 @@ const TELL: ReachEffort = ReachEffort::within(Duration::from_secs(3));
 
 /// Lists and accepts what others have sent
 ///
-/// Without a subcommand it lists the messages. Mail comes in while `inbox --listen`, `share` or `node` runs, or is
+/// Without a subcommand it lists the messages. Mail comes in while `inbox --listen`, `share` or `ndn node` runs, or is
 /// fetched with --from from the node where senders have left it. Give your card to everyone who should be able to send
 /// to you.
 #[derive(Debug, Args)]

@@ -27,7 +27,7 @@ use xylem_trust::{Armor, Certificate, Moment};
 
 /// Makes and lists keys to sign with, and certificates for them
 ///
-/// A key belongs to a name, its identity, and signs what lies below it. `xylem put --sign key:/alice` signs with it; a
+/// A key belongs to a name, its identity, and signs what lies below it. `xylem ndn put --sign key:/alice` signs with it; a
 /// program that gets its certificate by `--trust` accepts these signatures. Keys and certificates are files that NDNd's
 /// `ndnd sec` reads and writes, too; keys under a passphrase are exported as SafeBags, which `ndnsec` reads and writes.
 #[derive(Debug, Args)]
@@ -152,7 +152,7 @@ enum KeyCommand {
     Serve {
         /// Files with certificates, and keys of yours [default: the certificates of all your keys]
         what: Vec<String>,
-        /// How to sign the registrations, as in `xylem put`
+        /// How to sign the registrations, as in `xylem ndn put`
         #[arg(long, value_name = "HOW", default_value = "digest-sha256")]
         sign: SignWith,
         #[command(flatten)]

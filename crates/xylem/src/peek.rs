@@ -1,4 +1,4 @@
-//! `xylem peek NAME`: sends one Interest and writes the packet that answers it.
+//! `xylem ndn peek NAME`: sends one Interest and writes the packet that answers it.
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
@@ -27,7 +27,7 @@ use xylem_trust::TrustVerdict;
   xylem ndn peek /alice/note -p           the content of that packet
   xylem ndn peek /alice --prefix --fresh  the newest packet below /alice
   xylem ndn peek /alice/note --json       its fields
-  xylem peek /alice/note -p --at tcp://192.0.2.7   through that forwarder
+  xylem ndn peek /alice/note -p --at tcp://192.0.2.7   through that forwarder
 
 ",
     exit_help!()
@@ -82,7 +82,7 @@ pub(crate) struct AtArgs {
     pub(crate) at: Option<PeerUri>,
 }
 
-/// Runs `xylem peek`.
+/// Runs `xylem ndn peek`.
 pub(crate) fn run(args: PeekArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     if args.payload {
         not_with_json(out, "--payload")?;

@@ -1,4 +1,4 @@
-//! `xylem ping PREFIX`: whether a prefix answers, and its round trip time.
+//! `xylem ndn ping PREFIX`: whether a prefix answers, and its round trip time.
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
@@ -22,9 +22,9 @@ use xylem_trust::Signer;
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem ping /alice --serve              answers until Ctrl-C
-  xylem ping /alice -c 5                 five pings, a second apart
-  xylem ping /alice -i 0.01 -c 1000 -q   the statistics alone
+  xylem ndn ping /alice --serve              answers until Ctrl-C
+  xylem ndn ping /alice -c 5                 five pings, a second apart
+  xylem ndn ping /alice -i 0.01 -c 1000 -q   the statistics alone
 
 ",
     exit_help!()
@@ -73,7 +73,7 @@ pub(crate) struct PingArgs {
     at: AtArgs,
 }
 
-/// Runs `xylem ping`.
+/// Runs `xylem ndn ping`.
 pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);

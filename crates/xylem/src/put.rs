@@ -1,4 +1,4 @@
-//! `xylem put NAME [FILE]`: publishes a file for any NDN program.
+//! `xylem ndn put NAME [FILE]`: publishes a file for any NDN program.
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
@@ -82,7 +82,7 @@ pub(crate) struct PutArgs {
     at: AtArgs,
 }
 
-/// Runs `xylem put`.
+/// Runs `xylem ndn put`.
 pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let (content, size) = open(args.file.as_deref())?;
     let store = common.store()?;

@@ -1,4 +1,4 @@
-//! `xylem schema`: compiles trust schemas (LightVerSec) and evaluates them.
+//! `xylem ndn schema`: compiles trust schemas (LightVerSec) and evaluates them.
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
@@ -66,7 +66,7 @@ enum SchemaCommand {
     },
 }
 
-/// Runs `xylem schema`.
+/// Runs `xylem ndn schema`.
 pub(crate) fn run(args: SchemaArgs, _: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     match args.command {
         SchemaCommand::Compile { file, output } => {

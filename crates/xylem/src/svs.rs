@@ -1,4 +1,4 @@
-//! `xylem svs GROUP`: a member of a sync group (State Vector Sync), for a user or a script.
+//! `xylem ndn svs GROUP`: a member of a sync group (State Vector Sync), for a user or a script.
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
@@ -28,7 +28,7 @@ use xylem_trust::TrustVerdict;
   xylem ndn svs /chat --as /alice               publishes what is typed
   xylem ndn svs /chat                           only receives
   xylem ndn svs /chat --as /alice --sync-version 2  beside programs of NDNts
-  xylem svs /chat --as /alice --sign hmac:KEY --key hmac:KEY   members are those who have the key
+  xylem ndn svs /chat --as /alice --sign hmac:KEY --key hmac:KEY   members are those who have the key
 
 ",
     exit_help!()
@@ -68,7 +68,7 @@ pub(crate) struct SvsArgs {
     at: AtArgs,
 }
 
-/// Runs `xylem svs`.
+/// Runs `xylem ndn svs`.
 pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let group = parse_name(&args.group)?;
     let name = args.name.as_deref().map(parse_name).transpose()?;

@@ -1,4 +1,4 @@
-//! `xylem traffic PREFIX`: generates load for a forwarder, and answers it.
+//! `xylem ndn traffic PREFIX`: generates load for a forwarder, and answers it.
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
@@ -116,7 +116,7 @@ impl FromStr for TrafficRate {
     }
 }
 
-/// Runs `xylem traffic`.
+/// Runs `xylem ndn traffic`.
 pub(crate) fn run(
     args: TrafficArgs,
     _common: &Common,

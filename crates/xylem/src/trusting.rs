@@ -32,7 +32,7 @@ pub(crate) struct TrustArgs {
     )]
     trust: Vec<PathBuf>,
 
-    /// Accept what this trust schema (`xylem schema`) lets the keys of --trust sign, and the keys that they certify,
+    /// Accept what this trust schema (`xylem ndn schema`) lets the keys of --trust sign, and the keys that they certify,
     /// instead of names below their owners'
     #[arg(long, value_name = "FILE", requires = "trust")]
     schema: Option<PathBuf>,

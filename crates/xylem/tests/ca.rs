@@ -1,4 +1,4 @@
-//! `xylem ca` and `xylem key request`: certificates on request, by the real programs over a real node.
+//! `xylem ndn ca` and `xylem ndn request`: certificates on request, by the real programs over a real node.
 #![cfg(unix)]
 
 mod common;
@@ -358,7 +358,7 @@ fn a_mail_relay_that_refuses_is_reported_to_the_operator() {
     refused(&world.run("ca", &[&smtp[..], &login, &clear].concat()), 2, &["not sent in clear"]);
 }
 
-/// The start of `xylem ca` shows what a user types to request a certificate.
+/// The start of `xylem ndn ca` shows what a user types to request a certificate.
 #[test]
 fn the_ca_shows_what_a_client_types() {
     let dir = tempfile::tempdir().unwrap();
@@ -376,7 +376,7 @@ fn the_ca_shows_what_a_client_types() {
     let (certificate, digest, typed) = (line(), line(), line());
     assert!(certificate.trim().starts_with("certificate /org/KEY/"), "{certificate}");
     let digest = digest.trim().strip_prefix("digest").unwrap().trim().to_owned();
-    let expected = format!("xylem key request /org --name /org/NAME --ca-digest {digest}");
+    let expected = format!("xylem ndn request /org --name /org/NAME --ca-digest {digest}");
     assert_eq!(typed.trim(), expected);
     let (name, at) = ("/org/NAME", ["--at", node.at("unix")]);
     assert!(expected.contains(name));

@@ -1,4 +1,4 @@
-//! Signed commands that an attacker recorded, and replays to a `xylem node` that was restarted.
+//! Signed commands that an attacker recorded, and replays to a `xylem ndn node` that was restarted.
 #![cfg(unix)]
 
 mod common;

@@ -1,4 +1,4 @@
-//! `xylem node` between two others, in processes of their own: a file shared on one side of it is fetched on the other,
+//! `xylem ndn node` between two others, in processes of their own: a file shared on one side of it is fetched on the other,
 //! over each kind of face.
 
 mod common;

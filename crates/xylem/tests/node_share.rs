@@ -1,4 +1,4 @@
-//! `share --via`, `xylem node` and `get --from` in three processes: registration, caches, restarts, floods, and a
+//! `share --via`, `xylem ndn node` and `get --from` in three processes: registration, caches, restarts, floods, and a
 //! poisoned cache.
 
 mod common;

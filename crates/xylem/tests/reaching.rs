@@ -1,4 +1,4 @@
-//! Reports of `share` and `xylem reach` on how this machine is reached, and of `get` on the way that it took: in
+//! Reports of `share` and `xylem net reach` on how this machine is reached, and of `get` on the way that it took: in
 //! network namespaces with public and private addresses, and at a relay on loopback.
 #![cfg(unix)]
 
@@ -19,7 +19,7 @@ fn events(stdout: &[u8]) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect(line)).collect()
 }
 
-/// Runs `xylem reach`; returns its exit code, and `what`, `good` and `says` of each try.
+/// Runs `xylem net reach`; returns its exit code, and `what`, `good` and `says` of each try.
 fn reach(dir: &Path, more: &[&str]) -> (Option<i32>, Vec<Value>) {
     let mut command = xylem(&dir.join("store"));
     command.args(["--json", "net", "reach"]).args(more).stdin(Stdio::null());

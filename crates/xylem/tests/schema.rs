@@ -1,4 +1,4 @@
-//! `xylem schema`: compiles texts to binary forms, and applies them to names.
+//! `xylem ndn schema`: compiles texts to binary forms, and applies them to names.
 
 use std::io::Write;
 use std::path::PathBuf;

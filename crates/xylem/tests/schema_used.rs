@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Rules of a blog with objects as `xylem put` publishes them: metadata and segments.
+/// Rules of a blog with objects as `xylem ndn put` publishes them: metadata and segments.
 const BLOG: &str = r#"
 #KEY: "KEY"/_/_/_
 #root: "blog"/#KEY
@@ -20,7 +20,7 @@ const BLOG: &str = r#"
 #whole: #post <= #author
 "#;
 
-/// Runs `xylem put` and waits until the object is there.
+/// Runs `xylem ndn put` and waits until the object is there.
 fn put(dir: &Path, at: &str, name: &str, source: &str, by: &str) -> Serving {
     let key = format!("key:{by}");
     let serving = Serving::start(dir, &["ndn", "put", name, source, "--sign", &key, "--at", at]);

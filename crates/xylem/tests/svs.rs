@@ -1,4 +1,4 @@
-//! `xylem svs` as its users run it: members at one node, which publish lines and print those of others.
+//! `xylem ndn svs` as its users run it: members at one node, which publish lines and print those of others.
 #![cfg(unix)]
 
 mod common;

@@ -14,7 +14,7 @@ use xylem_client::{Metadata, satisfies};
 use xylem_packet::{Component, ContentType, Data, DataBuilder, Name};
 use xylem_trust::{PublicKey, Signer};
 
-/// `xylem put`, killed when dropped.
+/// `xylem ndn put`, killed when dropped.
 struct Put(Child);
 
 impl Put {

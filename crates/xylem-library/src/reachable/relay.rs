@@ -126,8 +126,7 @@ impl FromStr for Relay {
                 ));
             }
         };
-        let without =
-            "a relay needs its key: give KEY@HOST:PORT, as `xylem node --relay` prints it";
+        let without = "a relay needs its key: give KEY@HOST:PORT, as `xylem relay` prints it";
         let key = key.ok_or_else(|| without.to_owned())?;
         Ok(Self { at: RelayContact { key, addresses: vec![address(&at)?] }, carried })
     }

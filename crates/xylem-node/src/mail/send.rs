@@ -60,7 +60,7 @@ pub enum MailSendError {
     NotFetched,
     /// The send was stopped before delivery.
     #[error(
-        "stopped before the message was delivered; it waits, and the next `xylem send`, `share`, `node` or \
+        "stopped before the message was delivered; it waits, and the next `xylem send`, `share`, `ndn node` or \
          `inbox` tries again"
     )]
     NotDelivered,

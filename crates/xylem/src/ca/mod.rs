@@ -1,4 +1,4 @@
-//! `xylem ca`: a certificate authority (NDNCERT). It certifies the key of a client that proves its identity.
+//! `xylem ndn ca`: a certificate authority (NDNCERT). It certifies the key of a client that proves its identity.
 
 mod mail;
 mod serving;
@@ -29,7 +29,7 @@ const DAY_MS: u64 = 86_400_000;
 
 /// Runs a certificate authority (NDNCERT 0.3)
 ///
-/// A client, `xylem key request`, passes one of the challenges that are allowed: a code that is printed here and that
+/// A client, `xylem ndn request`, passes one of the challenges that are allowed: a code that is printed here and that
 /// you pass on (pin), a code that comes by email (email), or a certificate of this CA that is still valid (possession:
 /// renewal). The CA keeps the certificates that it issues in the store and serves them, also in later runs. Other
 /// programs can request certificates, too: ndnd, and NDNts if the CA's key is of P-256 (`xylem key new --type ecdsa`).
@@ -73,7 +73,7 @@ pub(crate) struct CaArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "schema")]
     accept: Vec<String>,
 
-    /// Certify what this trust schema (`xylem schema`) lets the CA's certificate sign
+    /// Certify what this trust schema (`xylem ndn schema`) lets the CA's certificate sign
     #[arg(long, value_name = "FILE")]
     schema: Option<PathBuf>,
 
@@ -106,7 +106,7 @@ fn usage(why: impl ToString) -> CommandFailure {
     CommandFailure::new(Exit::Usage, why.to_string())
 }
 
-/// Runs `xylem ca`.
+/// Runs `xylem ndn ca`.
 pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let prefix = parse_name(&args.prefix)?;
     let store = common.store()?;
@@ -213,7 +213,7 @@ fn tell(
     out.line(&format!("CA of {prefix}: {}; {days} days at most", listed(challenges)))?;
     out.line(&format!("  certificate {certificate}"))?;
     out.line(&format!("  digest      {digest}"))?;
-    out.line(&format!("  xylem key request {prefix} --name {prefix}/NAME --ca-digest {digest}"))
+    out.line(&format!("  xylem ndn request {prefix} --name {prefix}/NAME --ca-digest {digest}"))
 }
 
 /// Event: a CA is ready.

@@ -163,12 +163,12 @@ fn face_with(manager: &mut Manager<'_>, uri: &str) -> Result<u64, CommandFailure
         [face] => Ok(face.face_id),
         [] => Err(CommandFailure::new(
             Exit::Usage,
-            format!("there is no face to {uri}; `xylem ctl face list` lists all"),
+            format!("there is no face to {uri}; `xylem ndn ctl face list` lists all"),
         )),
         faces => Err(CommandFailure::new(
             Exit::Usage,
             format!(
-                "there are {} faces to {uri}; give the number of one (`xylem ctl face list`)",
+                "there are {} faces to {uri}; give the number of one (`xylem ndn ctl face list`)",
                 faces.len()
             ),
         )),

@@ -1,4 +1,4 @@
-//! `xylem ctl`: shows and changes the state of a forwarder, ours or NFD's or NDNd's.
+//! `xylem ndn ctl`: shows and changes the state of a forwarder, ours or NFD's or NDNd's.
 
 mod change;
 mod show;
@@ -26,12 +26,12 @@ type Manager<'a> = xylem_client::Manager<'a, Client>;
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = false, after_help = concat!(
     "Examples:
-  xylem ctl status                             is it there, and what has it done
-  xylem ctl face list                          its faces with their counters
-  xylem ctl face create udp://192.0.2.7        a face to another forwarder
-  xylem ctl route add /alice udp://192.0.2.7   Interests under /alice go there
-  xylem ctl strategy set /alice multicast      and everywhere else that there is a route
-  xylem ctl cs erase /alice --at tcp://127.0.0.1
+  xylem ndn ctl status                             is it there, and what has it done
+  xylem ndn ctl face list                          its faces with their counters
+  xylem ndn ctl face create udp://192.0.2.7        a face to another forwarder
+  xylem ndn ctl route add /alice udp://192.0.2.7   Interests under /alice go there
+  xylem ndn ctl strategy set /alice multicast      and everywhere else that there is a route
+  xylem ndn ctl cs erase /alice --at tcp://127.0.0.1
 
 ",
     exit_help!()
@@ -263,7 +263,7 @@ impl FromStr for StrategyName {
     }
 }
 
-/// Runs `xylem ctl`.
+/// Runs `xylem ndn ctl`.
 pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     let store = match args.sign {

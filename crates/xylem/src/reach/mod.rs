@@ -1,4 +1,4 @@
-//! `xylem reach`: how this machine can be reached, and what was tried.
+//! `xylem net reach`: how this machine can be reached, and what was tried.
 
 mod router;
 mod trying;
@@ -47,7 +47,7 @@ pub(crate) struct ReachArgs {
     no_map: bool,
 }
 
-/// Runs `xylem reach`.
+/// Runs `xylem net reach`.
 pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let relays = args.relay.relays(common)?;
     let tries = Tries { listen: links(&args.listen)?, relays, map_port: !args.no_map };

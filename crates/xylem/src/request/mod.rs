@@ -1,4 +1,4 @@
-//! `xylem key request`: gets a certificate for a key of ours from a certificate authority (NDNCERT).
+//! `xylem ndn request`: gets a certificate for a key of ours from a certificate authority (NDNCERT).
 
 mod asking;
 mod typed;
@@ -64,7 +64,7 @@ pub(crate) struct RequestArgs {
     /// pin is a code from the CA's operator, possession that of a certificate. [default: pin; email with --email,
     /// possession with --with]
     ///
-    /// If the CA is a `xylem ca`, a proof of possession is good at this CA, for this request and key alone. Other CAs
+    /// If the CA is a `xylem ndn ca`, a proof of possession is good at this CA, for this request and key alone. Other CAs
     /// get a signature over a number that they choose, and nothing else. Such a CA can use it to ask a third CA, where
     /// your certificate is accepted, for a certificate of your name and its own key. A warning precedes such a proof;
     /// pin and email have no such weakness.
@@ -112,7 +112,7 @@ fn now_ms() -> u64 {
     wall_clock().milliseconds()
 }
 
-/// Runs `xylem key request`.
+/// Runs `xylem ndn request`.
 pub(crate) fn run(
     args: RequestArgs,
     common: &Common,
@@ -234,7 +234,7 @@ impl CaTrust {
                 let prefix = &args.prefix;
                 return Err(usage(format!(
                     "no trusted key for the CA of {prefix}: give --ca FILE (its certificate) or \
-                     --ca-digest DIGEST (which `xylem ca` prints), or trust it (`xylem key trust FILE`)"
+                     --ca-digest DIGEST (which `xylem ndn ca` prints), or trust it (`xylem key trust FILE`)"
                 )));
             }
             None => Whom::Trusted(store.to_path_buf()),
@@ -328,7 +328,7 @@ fn tell(
     out.detail(&format!("the session's key was derived by {derivation}"));
     out.line(certificate)?;
     out.note(&format!(
-        "certified by the CA of {ca} until {}; `xylem key request … --challenge possession` renews it",
+        "certified by the CA of {ca} until {}; `xylem ndn request … --challenge possession` renews it",
         Moment(until)
     ));
     Ok(())

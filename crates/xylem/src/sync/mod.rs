@@ -88,7 +88,7 @@ pub(crate) struct SyncArgs {
 
     /// Keep the changes of this member out; ends at once
     ///
-    /// WHO is its name or the beginning of its key. The member still receives what others change.
+    /// It is named by its name or the beginning of its key. The member still receives what others change.
     #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
     read_only: Option<String>,
 
@@ -159,7 +159,7 @@ pub(crate) struct SyncArgs {
     #[arg(long, hide = true)]
     with_service: bool,
 
-    /// Let this trust schema (`xylem schema`) determine the members and their right to write from now on, by the names
+    /// Let this trust schema (`xylem ndn schema`) determine the members and their right to write from now on, by the names
     /// in certificates whose chains end at --trust. For the group's founder; a later one replaces it
     #[arg(long, value_name = "FILE", requires = "trust",
           conflicts_with_all = ["ticket", "once"])]

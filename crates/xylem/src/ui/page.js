@@ -259,7 +259,7 @@ function drawPeers(runs) {
   ], rows, "Peers")) : none("No peers."));
 }
 function drawNode(node) {
-  if (!node) return show("node", none("No forwarder runs here: xylem node"));
+  if (!node) return show("node", none("No forwarder runs here: xylem ndn node"));
   const { status, cs } = node;
   const counters = [
     ["Face", (f) => f.face, "n"], ["Remote", (f) => f.remote, "wide"], ["Kind", (f) => `${f.scope}, ${f.persistency}`],

@@ -1,4 +1,4 @@
-//! A running `xylem ca`, clients that request certificates of it, and a mail server.
+//! A running `xylem ndn ca`, clients that request certificates of it, and a mail server.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};

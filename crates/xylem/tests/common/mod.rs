@@ -256,7 +256,7 @@ pub(crate) fn assert_exit(output: &Output, code: i32) {
     assert!(!stderr(output).contains("panicked"), "stderr: {}", stderr(output));
 }
 
-/// A running `xylem node`; killed when dropped.
+/// A running `xylem ndn node`; killed when dropped.
 pub(crate) struct Node {
     /// Face URIs where it listens: unix, udp4, tcp4, ws and xylem, in this order.
     pub listens: Vec<String>,
