@@ -10,7 +10,7 @@ use std::path::Path;
 use crate::report::{Figure, Report, Row};
 
 /// Smallest reported change, however quiet the machine was.
-const LEAST: f64 = 0.02;
+const MIN_CHANGE: f64 = 0.02;
 
 /// One line as `--save` writes and `--json` prints it.
 #[derive(serde::Serialize, serde::Deserialize)]
@@ -108,7 +108,7 @@ pub fn changes(before: &[Report], now: &[Report]) -> Vec<Change> {
                 faster: before.nanoseconds / now.nanoseconds,
                 counts: false,
             };
-            change.counts = change.faster.ln().abs() > (1.0 + change.spread().max(LEAST)).ln();
+            change.counts = change.faster.ln().abs() > (1.0 + change.spread().max(MIN_CHANGE)).ln();
             changes.push(change);
         }
     }

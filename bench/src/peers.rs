@@ -23,7 +23,7 @@ pub const SESSION: (&str, &str) =
     ("xylem-bench-session", "sessions between processes, beside quinn");
 
 /// The program with whole transfers, of other programs beside ours.
-pub const COPIES: (&str, &str) = ("xylem-bench-transfer", "transfers between two programs");
+pub const TRANSFERS: (&str, &str) = ("xylem-bench-transfer", "transfers between two programs");
 
 /// The argument that asks for [`Effort::QUICK`].
 pub const QUICK: &str = "--quick";

@@ -3,8 +3,8 @@
 #![no_main]
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{
-    Certificate, CertificateChain, MAX_CHAIN, PublicKey, Signer, ChainAction, TrustStore, ValidityPeriod, Verifier,
-    self_signed,
+    Certificate, CertificateChain, ChainAction, MAX_CHAIN, PublicKey, Signer, TrustStore,
+    ValidityPeriod, Verifier, self_signed,
 };
 
 /// A time within the anchor's validity.

@@ -6,7 +6,10 @@ use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use xylem_link::PeerKey;
-use xylem_reach::code::{SpokenCode, GUESSES, CodeOffer, CodeOfferEvent, CodeEnd, CodeTake, CodeTakeStep, looks_like_code};
+use xylem_reach::code::{
+    CodeEnd, CodeOffer, CodeOfferEvent, CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, SpokenCode,
+    looks_like_code,
+};
 
 const US: PeerKey = PeerKey([1; 32]);
 
@@ -21,7 +24,8 @@ fuzz_target!(|data: &[u8]| {
             }
         }
         1 => {
-            let (mut take, _) = CodeTake::new(&SpokenCode::draw(7, &[1; 32]), US, PeerKey([2; 32]), &[2; 32]);
+            let (mut take, _) =
+                CodeTake::new(&SpokenCode::draw(7, &[1; 32]), US, PeerKey([2; 32]), &[2; 32]);
             for piece in rest.chunks(usize::from(op) + 1) {
                 match take.received(piece) {
                     Ok(CodeTakeStep::Text(_)) => panic!("nobody proved anything"),
@@ -32,8 +36,13 @@ fuzz_target!(|data: &[u8]| {
         }
         _ => {
             // Each step: stream, kind, and how many of the following bytes it takes.
-            let mut offer: CodeOffer<u8> =
-                CodeOffer::new(Duration::ZERO, SpokenCode::draw(7, &[1; 32]), "xylem:a".into(), US, &[2; 32]);
+            let mut offer: CodeOffer<u8> = CodeOffer::new(
+                Duration::ZERO,
+                SpokenCode::draw(7, &[1; 32]),
+                "xylem:a".into(),
+                US,
+                &[2; 32],
+            );
             let (mut now, mut rest, mut wrong) = (Duration::ZERO, rest, 0);
             while let [id, what, length, more @ ..] = rest {
                 let (bytes, after) = more.split_at(more.len().min(usize::from(*length)));
@@ -41,15 +50,19 @@ fuzz_target!(|data: &[u8]| {
                 now += Duration::from_millis(u64::from(*what) * 16);
                 match what % 8 {
                     0 => offer.opened(now, *id, PeerKey([*id; 32])),
-                    1 => offer.gone(*id),
+                    1 => offer.on_stream_gone(*id),
                     2 => offer.delivered(now, *id),
                     3 => offer.handle_timeout(now),
                     4 => {
                         // A try that ends with a wrong proof.
                         let key = PeerKey([*id; 32]);
                         offer.opened(now, *id, key);
-                        let (mut take, hello) =
-                            CodeTake::new(&SpokenCode::draw(7, &[*length; 32]), key, US, &[*id; 32]);
+                        let (mut take, hello) = CodeTake::new(
+                            &SpokenCode::draw(7, &[*length; 32]),
+                            key,
+                            US,
+                            &[*id; 32],
+                        );
                         offer.received(now, *id, &hello);
                         let said = core::iter::from_fn(|| offer.poll_transmit()).last();
                         if let Some((_, answer)) = said
@@ -68,7 +81,7 @@ fuzz_target!(|data: &[u8]| {
                     wrong += u8::from(matches!(event, CodeOfferEvent::Wrong { .. }));
                     assert!(event != CodeOfferEvent::Ended(CodeEnd::Used));
                 }
-                assert!(wrong <= GUESSES);
+                assert!(wrong <= MAX_WRONG_GUESSES);
             }
         }
     }

@@ -1,7 +1,9 @@
 //! Messages of a group's members about their folders: indexes, statements and invitations are parsed or refused, and a
 //! parsed one is written the same. A merge of any two indexes ends.
 #![no_main]
-use xylem_library::folder::{SyncGroup, Index, Invitation, ProofRequest, RoleSchema, MemberStatement, merge};
+use xylem_library::folder::{
+    Index, Invitation, MemberStatement, ProofRequest, RoleSchema, SyncGroup, merge,
+};
 use xylem_object::PublisherId;
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

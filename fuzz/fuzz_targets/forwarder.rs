@@ -8,8 +8,8 @@
 use core::time::Duration;
 
 use xylem_forward::{
-    ForwarderConfig, CsSettings, FaceId, FaceScope, FaceSettings, Fixed, Forwarder, Heap, IncomingPacket,
-    LinkType, OutgoingPacket, ForwarderSeed, Storage, ForwardingStrategy,
+    CsSettings, FaceId, FaceScope, FaceSettings, Fixed, Forwarder, ForwarderConfig, ForwarderSeed,
+    ForwardingStrategy, Heap, IncomingPacket, LinkType, OutgoingPacket, Storage,
 };
 use xylem_packet::{NackReason, Name, Packet};
 

@@ -10,7 +10,7 @@ use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use xylem_link_internals::internals::handshake_envelope;
 use xylem_link_internals::{
-    LinkConfig, Endpoint, LinkEvent, LinkId, RatchetLimits, RekeyLimits, StaticKey,
+    Endpoint, LinkConfig, LinkEvent, LinkId, RatchetLimits, RekeyLimits, StaticKey,
 };
 
 struct World {

@@ -3,7 +3,9 @@
 #![no_main]
 use std::path::{Component, Path};
 
-use xylem_object::listing::{EntryKind, HEADER_LEN, ListingReader, ListingWriter, entries, next_entry};
+use xylem_object::listing::{
+    EntryKind, HEADER_LEN, ListingReader, ListingWriter, entries, next_entry,
+};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let Some((&size, listing)) = input.split_first() else { return };

@@ -5,8 +5,10 @@
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use xylem_link::StaticKey;
-use xylem_mail::protocol::{MailFrames, DeliveryStatus};
-use xylem_mail::{MailBody, Card, MailContent, EnvelopeId, MailIdentity, Prekeys, ReceivedMail, MailSession, open};
+use xylem_mail::protocol::{DeliveryStatus, MailFrames};
+use xylem_mail::{
+    Card, EnvelopeId, MailBody, MailContent, MailIdentity, MailSession, Prekeys, ReceivedMail, open,
+};
 use xylem_object::PublisherKey;
 
 struct World {
@@ -24,7 +26,8 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let them = MailIdentity::new(PublisherKey::from_bytes(&[3; 32]), StaticKey::generate([4; 32]));
     let prekeys = Prekeys::new(0, [5; 32]);
     let theirs = them.card(Prekeys::new(0, [6; 32]).current(), 0, &[]);
-    let mut session = MailSession::start(&them, &us.card(prekeys.current(), 0, &[]), [7; 32]).unwrap();
+    let mut session =
+        MailSession::start(&them, &us.card(prekeys.current(), 0, &[]), [7; 32]).unwrap();
     let content = MailContent::Note("x".into());
     let body = MailBody { content, name: "n".into(), size: 1, sent_ms: 1 };
     let mut envelopes = Vec::new();
@@ -37,7 +40,8 @@ static WORLD: LazyLock<World> = LazyLock::new(|| {
     let opened = open(&us, &envelopes[1]).unwrap();
     let mut at_us = opened.begin(&us, &prekeys, [8; 32]).unwrap();
     at_us.receive(&opened).unwrap();
-    let receipt = |n: u8| at_us.receipt(EnvelopeId([n; 16]), DeliveryStatus::Stored, [n; 32]).unwrap();
+    let receipt =
+        |n: u8| at_us.receipt(EnvelopeId([n; 16]), DeliveryStatus::Stored, [n; 32]).unwrap();
     let receipts = (0..2).map(receipt).collect();
     let state = at_us.save().to_vec();
     World { us, them, prekeys, envelopes, session: state, at_them: session, receipts }

@@ -3,16 +3,14 @@
 #![no_main]
 use core::time::Duration;
 
-use xylem_forward::{ForwarderConfig, FaceId, FaceScope, Forwarder, LinkType, ForwarderSeed};
+use xylem_forward::{FaceId, FaceScope, Forwarder, ForwarderConfig, ForwarderSeed, LinkType};
 use xylem_mgmt::{
-    ControlParameters, ControlResponse, FaceEvent, FaceInfo, FaceQueryFilter, FaceStatus, FaceUri,
-    FibEntry, GeneralStatus, ManagementHost, Management, ManagementConfig, Persistency, CommandRefusal, RibEntry,
-    PrefixAnnouncement, StrategyChoice, client, read_entries,
+    CommandRefusal, ControlParameters, ControlResponse, FaceEvent, FaceInfo, FaceQueryFilter,
+    FaceStatus, FaceUri, FibEntry, GeneralStatus, Management, ManagementConfig, ManagementHost,
+    Persistency, PrefixAnnouncement, RibEntry, StrategyChoice, client, read_entries,
 };
-use xylem_packet::{
-    Component, ContentType, Data, DataBuilder, Interest, InterestBuilder, Name,
-};
-use xylem_trust::{Signer, CommandStamp};
+use xylem_packet::{Component, ContentType, Data, DataBuilder, Interest, InterestBuilder, Name};
+use xylem_trust::{CommandStamp, Signer};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 
@@ -26,7 +24,11 @@ impl ManagementHost for Program {
     fn forwarder_ref(&self) -> &Forwarder {
         &self.0
     }
-    fn create_face(&mut self, _: &FaceUri, _: &ControlParameters) -> Result<FaceId, CommandRefusal> {
+    fn create_face(
+        &mut self,
+        _: &FaceUri,
+        _: &ControlParameters,
+    ) -> Result<FaceId, CommandRefusal> {
         Ok(self.0.add_face(FaceScope::NonLocal))
     }
     fn update_face(&mut self, _: FaceId, _: &ControlParameters) -> Result<(), CommandRefusal> {
@@ -132,7 +134,8 @@ fn announce(wire: &[u8]) -> Option<Vec<u8>> {
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     records(input);
-    let mut program = Program(Forwarder::new(ForwarderConfig::default(), ForwarderSeed::from_random([0; 16])));
+    let mut program =
+        Program(Forwarder::new(ForwarderConfig::default(), ForwarderSeed::from_random([0; 16])));
     let app = program.0.add_face(FaceScope::Local);
     let config = ManagementConfig { readvertise: true, ..ManagementConfig::default() };
     let mut management = Management::new(config);
@@ -151,9 +154,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         let now = Duration::from_secs(1);
         management.handle_interest(now, app, &interest, &mut program, &mut out);
         for packet in &out {
-            let told = Interest::decode(packet).is_ok_and(|interest| {
-                interest.name().prefix(2).to_string() == "/localhost/nlsr"
-            });
+            let told = Interest::decode(packet)
+                .is_ok_and(|interest| interest.name().prefix(2).to_string() == "/localhost/nlsr");
             assert!(told || Data::decode(packet).is_ok(), "answers are Data");
         }
         if interest.signature().is_none() && interest.name().len() < 9 {

@@ -10,11 +10,14 @@ use xylem_ndncert::packets::{
     ProbeRequest, ProbeResponse,
 };
 use xylem_ndncert::{
-    Agreement, CertificateAuthority, ProfileTrust, ChallengeChoice, CaConfig, Derivation, CaEvent, ChallengeKind, CaLimits, Lookup, CaProfile,
-    Proof, CertificateRequest, RequestId, RequestSession, StandardPolicy, RequestState,
+    Agreement, CaConfig, CaEvent, CaLimits, CaProfile, CertificateAuthority, CertificateRequest,
+    ChallengeChoice, ChallengeKind, Derivation, Lookup, ProfileTrust, Proof, RequestId,
+    RequestSession, RequestState, StandardPolicy,
 };
 use xylem_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, Name};
-use xylem_trust::{Certificate, HierarchyRules, Signer, CommandStamp, TrustStore, ValidityPeriod, self_signed};
+use xylem_trust::{
+    Certificate, CommandStamp, HierarchyRules, Signer, TrustStore, ValidityPeriod, self_signed,
+};
 
 const NOW_MS: u64 = 1_700_000_000_000;
 const VALID: ValidityPeriod =
@@ -39,7 +42,8 @@ fn authority() -> CertificateAuthority {
     believed.add_anchor(&Certificate::decode(&OWN).unwrap()).unwrap();
     let limits = CaLimits { open: 4, per_key: 2, ..CaLimits::default() };
     let prefix = name("/org");
-    let config = CaConfig { challenges: ChallengeKind::ALL.to_vec(), limits, ..CaConfig::new(prefix) };
+    let config =
+        CaConfig { challenges: ChallengeKind::ALL.to_vec(), limits, ..CaConfig::new(prefix) };
     let policy = Box::new(StandardPolicy::new(Arc::new(HierarchyRules), believed));
     CertificateAuthority::new(config, ca_key(), &OWN, policy, NOW_MS).unwrap()
 }
@@ -101,7 +105,11 @@ fn to_the_client(first: u8, input: &[u8]) {
         CertificateRequest::new(found, believe, client_key(), u64::MAX, NOW_MS, [8; 32]).unwrap();
     for said in input.chunks(128).take(8) {
         if let RequestState::Choose(_) = request.state() {
-            let choice = if first & 16 == 0 { ChallengeChoice::Pin } else { ChallengeChoice::Email("al@x.org".into()) };
+            let choice = if first & 16 == 0 {
+                ChallengeChoice::Pin
+            } else {
+                ChallengeChoice::Email("al@x.org".into())
+            };
             if request.choose(choice, NOW_MS, [9; 32]).is_err() {
                 return;
             }

@@ -1,7 +1,7 @@
 //! Parts of a hash (`xylem sum --merge`): any text as lines, and true parts with false lines.
 #![no_main]
 use xylem_hash::tree::Tree;
-use xylem_tree::parts::{PartLine, Merged, PartMode, MessagePart, PartMerger, lines, subtrees};
+use xylem_tree::parts::{Merged, MessagePart, PartLine, PartMerger, PartMode, lines, subtrees};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let tree = Tree::plain();

@@ -8,7 +8,8 @@ use std::collections::{HashMap, HashSet};
 
 use libfuzzer_sys::fuzz_target;
 use xylem_link_internals::{
-    LinkConfig, Endpoint, LinkEvent, LinkId, NatMapping, ProbePace, PostQuantum, StaticKey, PathKind,
+    Endpoint, LinkConfig, LinkEvent, LinkId, NatMapping, PathKind, PostQuantum, ProbePace,
+    StaticKey,
 };
 
 /// Maximum time of one input's run.
@@ -51,7 +52,7 @@ fn connected() -> ([Endpoint; 2], [LinkId; 2]) {
 
 fuzz_target!(|data: &[u8]| {
     let ([mut honest, mut peer], [ours, theirs]) = connected();
-    honest.set_made_up([0xfd, 1, 1, 1, 1, 1], PathKind::Relayed);
+    honest.add_synthetic_prefix([0xfd, 1, 1, 1, 1, 1], PathKind::Relayed);
     let (mut now, mut data, mut buf) = (Duration::ZERO, data, Vec::new());
     // Datagrams sent to each address, and bytes received from it. The link's first address is validated.
     let mut sent: HashMap<SocketAddr, usize> = HashMap::new();
@@ -70,7 +71,7 @@ fuzz_target!(|data: &[u8]| {
             }
             4 => {
                 let mapping = [NatMapping::Stable, NatMapping::Symmetric][usize::from(from & 1)];
-                honest.tell_candidates(ours, &[at(0, u16::from(from))], mapping);
+                honest.announce_candidates(ours, &[at(0, u16::from(from))], mapping);
             }
             5 => {
                 honest.probe(now, ours, &named, ProbePace::Each);

@@ -5,7 +5,7 @@
 #![no_main]
 
 use xylem_tree::{
-    Node, NodeValue, Outboard, SegmentIndex, SegmentSize, Tile, TreeKind, TreeVerifier, ProofError,
+    Node, NodeValue, Outboard, ProofError, SegmentIndex, SegmentSize, Tile, TreeKind, TreeVerifier,
     segment_signature, tile_content, tile_signature,
 };
 

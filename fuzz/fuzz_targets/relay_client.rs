@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use xylem_reach::relay::{
-    DatagramKind, RelayConfig, RelayPeer, RelayPort, RelayClient, RelayServer, Relayed, ControlSession, ConnectTarget,
+    ConnectTarget, ControlSession, DatagramKind, RelayClient, RelayConfig, RelayPeer, RelayPort,
+    RelayServer, Relayed,
 };
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
@@ -46,7 +47,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                         if let Some(byte) = answer.get_mut(usize::from(len)) {
                             *byte ^= what >> 4;
                         }
-                        let came = client.handle_datagram(now, port == RelayPort::Second, &mut answer);
+                        let came =
+                            client.handle_datagram(now, port == RelayPort::Second, &mut answer);
                         assert!(!matches!(came, DatagramKind::Inner(_)) || len < 12);
                     }
                 }

@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_reach::relay::{
-    RelayConfig, RelayPeer, RelayPort, RelayClient, RelayServer, Relayed, ControlSession, ConnectTarget,
+    ConnectTarget, ControlSession, RelayClient, RelayConfig, RelayPeer, RelayPort, RelayServer,
+    Relayed,
 };
 
 const CLIENTS: usize = 4;
@@ -39,7 +40,9 @@ impl World {
     fn datagram(&mut self, port: RelayPort, from: SocketAddr, mut datagram: Vec<u8>) {
         let len = datagram.len() as i64;
         *self.spent.entry(from).or_default() -= len;
-        if let Relayed::Forward(to) = self.relay.handle_datagram(self.now, port, from, &mut datagram) {
+        if let Relayed::Forward(to) =
+            self.relay.handle_datagram(self.now, port, from, &mut datagram)
+        {
             *self.spent.entry(to).or_default() += len;
         }
         while let Some((port, to, mut answer)) = self.relay.poll_transmit() {
@@ -64,7 +67,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         second_port: Some(1),
         ..RelayConfig::default()
     };
-    let client = |who: usize| RelayClient::new([who as u8 + 1; 32], who % 2 == 0, vec![]).with_code();
+    let client =
+        |who: usize| RelayClient::new([who as u8 + 1; 32], who % 2 == 0, vec![]).with_code();
     let mut world = World {
         now: Duration::ZERO,
         relay: RelayServer::new(config, [9; 32]),

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 use xylem_link::StaticKey;
-use xylem_mail::sealed::{SealedList, Master, SealedFiles, open, seal};
+use xylem_mail::sealed::{Master, SealedFiles, SealedList, open, seal};
 use xylem_object::witness::WitnessSubject;
 use xylem_object::{Manifest, PublisherKey, naming};
 

@@ -5,7 +5,8 @@ use std::convert::Infallible;
 
 use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::{
-    ServeOutcome, PublicationKind, Manifest, ObjectId, Publication, PublisherKey, ObjectSource, packets, sign_manifest,
+    Manifest, ObjectId, ObjectSource, Publication, PublicationKind, PublisherKey, ServeOutcome,
+    packets, sign_manifest,
 };
 use xylem_packet::{Data, InterestBuilder, Name, NameRef, Packet};
 use xylem_tree::{Geometry, NodeSource, Outboard, SegmentSize, TreeKind, TreeVerifier};

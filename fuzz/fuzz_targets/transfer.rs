@@ -7,7 +7,7 @@ use core::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use xylem_object::{Manifest, ObjectId, PublisherKey, naming, sign_manifest};
 use xylem_packet::{DataBuilder, InterestBuilder, NackReason, Packet};
-use xylem_transfer::{TransferConfig, PeerId, TransferSpec, Transfer, TransferEvent};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 use xylem_trust::Signer;
 
 /// Steps on a transfer, one byte each; some take the following bytes as a packet.
@@ -79,7 +79,8 @@ fuzz_target!(|input: &[u8]| {
     let manifest = Manifest::file(xylem_hash::hash(&content), 100_000, b"x");
     let Ok(signed) = sign_manifest(&manifest, prefix.as_ref(), &key) else { return };
     let spec = TransferSpec { prefix, publisher: key.public(), root: None, size: Some(100_000) };
-    let mut transfer = Transfer::new(spec, TransferConfig { max_held: 4, ..TransferConfig::default() }, 1);
+    let mut transfer =
+        Transfer::new(spec, TransferConfig { max_held: 4, ..TransferConfig::default() }, 1);
     let mut now = Duration::ZERO;
     let Some((&phase, mut rest)) = input.split_first() else { return };
     for peer in 0..3 {

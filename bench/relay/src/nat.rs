@@ -14,7 +14,7 @@ use xylem_sim::Rng;
 use crate::ip::{self, Ends, TCP, UDP};
 
 /// Maximum number of mappings, and of remotes of each; further packets are dropped.
-const MOST: usize = 65_536;
+const MAX_MAPPINGS: usize = 65_536;
 /// The first outside port.
 const FIRST_PORT: u16 = 1_024;
 
@@ -99,7 +99,7 @@ impl Nat {
     pub(crate) fn outward(&mut self, now: Duration, packet: &mut [u8]) -> bool {
         let Some(ends) = self.passing(packet) else { return false };
         let (SocketAddr::V4(source), SocketAddr::V4(target)) = (ends.source, ends.target) else {
-            let known = self.flows.len() < MOST;
+            let known = self.flows.len() < MAX_MAPPINGS;
             if known {
                 self.flows.insert((ends.protocol, ends.source, ends.target), now);
             }
@@ -109,7 +109,7 @@ impl Nat {
         let Some(port) = self.port(now, inside) else { return false };
         let mapping = self.mappings.get_mut(&(ends.protocol, port)).expect("port() made it");
         mapping.last = now;
-        if mapping.remotes.len() < MOST {
+        if mapping.remotes.len() < MAX_MAPPINGS {
             mapping.remotes.insert(target, now);
         }
         ip::set_source(packet, SocketAddrV4::new(self.address, port));
@@ -161,7 +161,7 @@ impl Nat {
             self.ports.remove(&inside);
             self.mappings.remove(&(protocol, port));
         }
-        if self.mappings.len() >= MOST / 2 {
+        if self.mappings.len() >= MAX_MAPPINGS / 2 {
             return None;
         }
         let mut port = inside.1.port();

@@ -34,7 +34,7 @@ impl PartProcess {
     }
 
     /// The next report of the process.
-    pub(crate) fn hear<T: DeserializeOwned>(&mut self) -> io::Result<T> {
+    pub(crate) fn next_report<T: DeserializeOwned>(&mut self) -> io::Result<T> {
         let mut line = String::new();
         if self.says.read_line(&mut line)? == 0 {
             return Err(io::Error::other("a child process ended early"));
@@ -43,15 +43,15 @@ impl PartProcess {
     }
 
     /// Sends it an order.
-    pub(crate) fn tell(&mut self, what: &str) -> io::Result<()> {
+    pub(crate) fn send_order(&mut self, what: &str) -> io::Result<()> {
         writeln!(self.hears, "{what}")?;
         self.hears.flush()
     }
 
     /// Sends it an order and waits for its report.
-    pub(crate) fn ask<T: DeserializeOwned>(&mut self, what: &str) -> io::Result<T> {
-        self.tell(what)?;
-        self.hear()
+    pub(crate) fn order_and_wait<T: DeserializeOwned>(&mut self, what: &str) -> io::Result<T> {
+        self.send_order(what)?;
+        self.next_report()
     }
 }
 
@@ -64,7 +64,7 @@ impl Drop for PartProcess {
 }
 
 /// Sends a report to the parent process.
-pub(crate) fn say<T: Serialize>(what: &T) -> io::Result<()> {
+pub(crate) fn report<T: Serialize>(what: &T) -> io::Result<()> {
     let mut out = io::stdout().lock();
     serde_json::to_writer(&mut out, what)?;
     out.write_all(b"\n")?;

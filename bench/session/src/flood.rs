@@ -25,7 +25,7 @@ use crate::{ours, usage, way};
 /// Forged datagrams a second.
 pub(crate) const RATE: u64 = 50_000;
 /// Number of different datagrams in the flood; each is sent from another address every time.
-const POOL: usize = 4_096;
+const FLOOD_VARIANTS: usize = 4_096;
 /// Number of true first messages, among which those of one address are chosen for copies.
 const TRUE_POOL: usize = 512;
 /// Number of source ports; addresses are all of 127.0.0.0/8.
@@ -90,12 +90,12 @@ fn respond() -> io::Result<()> {
     let orders = children::orders();
     let mut driver = Driver::new(LinkConfig::default())?;
     let key = driver.endpoint.public_key().to_string();
-    children::say(&Listening { at: driver.local(), key })?;
+    children::report(&Listening { at: driver.local(), key })?;
     loop {
         driver.turn(None)?;
         while driver.endpoint.poll_event().is_some() {}
         if orders.try_recv().is_ok() {
-            children::say(&ResponderLoad {
+            children::report(&ResponderLoad {
                 cpu_seconds: usage::cpu_seconds(),
                 received: driver.received,
                 cookies: driver.endpoint.endpoint_stats().cookies_sent,
@@ -108,8 +108,10 @@ fn respond() -> io::Result<()> {
 /// The datagrams of a flood.
 fn pool(kind: &str, at: SocketAddr, key: PeerKey, rng: &mut Rng) -> io::Result<Vec<Vec<u8>>> {
     match kind {
-        "random" => Ok((0..POOL).map(|_| rng.bytes(LEN)).collect()),
-        "envelope" | "small" => Ok((0..POOL).map(|n| enveloped(n, kind, key, rng)).collect()),
+        "random" => Ok((0..FLOOD_VARIANTS).map(|_| rng.bytes(LEN)).collect()),
+        "envelope" | "small" => {
+            Ok((0..FLOOD_VARIANTS).map(|n| enveloped(n, kind, key, rng)).collect())
+        }
         "copies" => copies(at, key),
         "cookies" => Ok(Vec::new()),
         _ => Err(wrong()),
@@ -162,7 +164,7 @@ fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         sockets.push((socket, state));
     }
-    children::say(&0)?;
+    children::report(&0)?;
     let mut cookies = CookieAttacker {
         known: KnownPeer::Key(key.0),
         first: enveloped(0, "", key, &mut rng),
@@ -202,7 +204,7 @@ fn send(kind: &str, at: SocketAddr, key: PeerKey) -> io::Result<()> {
             sent += 1;
         }
         if orders.try_recv().is_ok() {
-            children::say(&sent)?;
+            children::report(&sent)?;
         }
         std::thread::sleep(Duration::from_micros(300));
     }
@@ -225,7 +227,7 @@ impl CookieAttacker {
             let id = buffer.first_chunk::<8>().copied();
             let body = self.known.open(&buffer[..len]).filter(|body| body[1] == 2);
             if let (Some(id), Some(body)) = (id, body) {
-                if self.good.len() >= POOL {
+                if self.good.len() >= FLOOD_VARIANTS {
                     self.good.swap_remove(0);
                 }
                 self.good.push(self.initial(id, &body[2..26]));
@@ -315,15 +317,15 @@ pub(crate) fn table(
 
 fn measure(label: &str, kind: &str, on_way: &str, count: usize) -> io::Result<Row> {
     let mut responder = PartProcess::start(&["flood".into(), "respond".into()])?;
-    let Listening { at, key } = responder.hear()?;
+    let Listening { at, key } = responder.next_report()?;
     let words = ["flood", "way", on_way, &at.to_string(), &key].map(str::to_owned);
     let mut path = PartProcess::start(&words)?;
-    let Listening { at: there, .. } = path.hear()?;
+    let Listening { at: there, .. } = path.next_report()?;
     let mut flood = None;
     if kind != "none" {
         let words = ["flood", "send", kind, &at.to_string(), &key].map(str::to_owned);
         let mut player = PartProcess::start(&words)?;
-        player.hear::<u64>()?;
+        player.next_report::<u64>()?;
         flood = Some(player);
     }
     let key = ours::key(&key)?;
@@ -331,16 +333,16 @@ fn measure(label: &str, kind: &str, on_way: &str, count: usize) -> io::Result<Ro
     // Until the flood has its full rate.
     std::thread::sleep(Duration::from_millis(500));
     let mut sent = || -> io::Result<u64> {
-        let by_way: u64 = path.ask("sent")?;
-        Ok(by_way + flood.as_mut().map_or(Ok(0), |player| player.ask::<u64>("sent"))?)
+        let by_way: u64 = path.order_and_wait("sent")?;
+        Ok(by_way + flood.as_mut().map_or(Ok(0), |player| player.order_and_wait::<u64>("sent"))?)
     };
-    let (before, sent_before): (ResponderLoad, u64) = (responder.ask("load")?, sent()?);
+    let (before, sent_before): (ResponderLoad, u64) = (responder.order_and_wait("load")?, sent()?);
     let (start, own_before, came) = (Instant::now(), usage::cpu_seconds(), driver.received);
     let mut dials = Vec::new();
     for _ in 0..count {
         dials.push(dial(&mut driver, there, key)?);
     }
-    let (after, sent_after): (ResponderLoad, u64) = (responder.ask("load")?, sent()?);
+    let (after, sent_after): (ResponderLoad, u64) = (responder.order_and_wait("load")?, sent()?);
     let seconds = start.elapsed().as_secs_f64();
     let taken = matches!(kind, "envelope" | "copies" | "small" | "cookies");
     if taken && after.cookies == before.cookies {

@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     }
     let effort = if arguments.iter().any(|a| a == QUICK) { Effort::Quick } else { Effort::Full };
     arguments.retain(|argument| argument != QUICK);
-    let mut emit = |report: Report| children::say(&report);
+    let mut emit = |report: Report| children::report(&report);
     match arguments.as_slice() {
         [table] if table == "session" => ended(session::table(effort, &mut emit)),
         [table] if table == "sessions" => ended(sessions::table(effort, &mut emit)),

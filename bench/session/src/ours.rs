@@ -16,15 +16,15 @@ use crate::{children, usage};
 /// Maximum number of packets under way.
 const WINDOW: u64 = 256;
 /// Number of packets after which the receiver extends the window.
-const EVERY: u64 = 32;
+const WINDOW_UPDATE_INTERVAL: u64 = 32;
 /// Time without progress after which the receiver asks for missing packets.
-const STALLED: Duration = Duration::from_millis(20);
+const STALL_TIMEOUT: Duration = Duration::from_millis(20);
 /// Maximum number of missing packets in one request.
-const NAMED: usize = 512;
+const MAX_MISSING_NAMED: usize = 512;
 /// Packets between two polls of the socket.
 const BURST: usize = 16;
 /// The receiver's message that it has everything.
-const DONE: u64 = u64::MAX;
+const COMPLETE: u64 = u64::MAX;
 
 /// 64 hexadecimal digits.
 pub(crate) fn key(text: &str) -> io::Result<PeerKey> {
@@ -40,7 +40,7 @@ pub(crate) fn key(text: &str) -> io::Result<PeerKey> {
 /// Reports this side's address and waits for the other side.
 pub(crate) fn listen(driver: &mut Driver) -> io::Result<LinkId> {
     let key = driver.endpoint.public_key().to_string();
-    children::say(&Listening { at: driver.local(), key })?;
+    children::report(&Listening { at: driver.local(), key })?;
     connected(driver)
 }
 
@@ -69,7 +69,12 @@ pub(crate) fn config(rekey_bytes: u64) -> LinkConfig {
 }
 
 /// Resources that one side has used since `cpu`, for a link that has just finished its transfer.
-pub(crate) fn moved(driver: &Driver, link: LinkId, start: Instant, cpu: f64) -> TransferUsage {
+pub(crate) fn transfer_usage(
+    driver: &Driver,
+    link: LinkId,
+    start: Instant,
+    cpu: f64,
+) -> TransferUsage {
     let stats = driver.endpoint.stats(link).unwrap_or_default();
     TransferUsage {
         seconds: start.elapsed().as_secs_f64(),
@@ -132,8 +137,11 @@ pub(crate) fn send_packets(
                     let (numbers, _) = packet.as_chunks::<8>();
                     let mut numbers = numbers.iter().map(|n| u64::from_be_bytes(*n));
                     match numbers.next() {
-                        Some(DONE) => {
-                            return Ok(TransferUsage { again, ..moved(&driver, link, start, cpu) });
+                        Some(COMPLETE) => {
+                            return Ok(TransferUsage {
+                                again,
+                                ..transfer_usage(&driver, link, start, cpu)
+                            });
                         }
                         upto => limit = limit.max(upto.unwrap_or(0)),
                     }
@@ -179,14 +187,16 @@ impl ReceivedBlocks {
     }
 
     /// The next message to the sender: the end of the window, and the missing packets below it if the receiver is late.
-    fn grant(&mut self, late: bool) -> Vec<u8> {
+    fn next_request(&mut self, late: bool) -> Vec<u8> {
         let before = self.granted;
         self.granted = self.whole + WINDOW;
         let mut packet = self.granted.to_be_bytes().to_vec();
         if late {
             let missing =
                 (self.whole..before).filter(|n| !self.seen.get(*n as usize).unwrap_or(&true));
-            missing.take(NAMED).for_each(|n| packet.extend_from_slice(&n.to_be_bytes()));
+            missing
+                .take(MAX_MISSING_NAMED)
+                .for_each(|n| packet.extend_from_slice(&n.to_be_bytes()));
         }
         packet
     }
@@ -199,45 +209,49 @@ pub(crate) fn receive_packets(bytes: u64, rekey_bytes: u64) -> io::Result<Transf
     let mut arrived = ReceivedBlocks::new(bytes.div_ceil(WRITE as u64));
     let (start, cpu) = (Instant::now(), usage::cpu_seconds());
     let (mut progress, mut last) = (driver.now(), 0);
-    let grant = arrived.grant(false);
+    let grant = arrived.next_request(false);
     driver.endpoint.send(link, &grant).map_err(ended)?;
     loop {
-        driver.turn(Some(progress + STALLED))?;
+        driver.turn(Some(progress + STALL_TIMEOUT))?;
         while let Some(event) = driver.endpoint.poll_event() {
             match event {
                 LinkEvent::Packet { packet, .. } => arrived.take(&packet)?,
                 LinkEvent::Closed { reason, .. } => return Err(ended(reason)),
                 _ => {}
             }
-            if arrived.whole + WINDOW >= arrived.granted + EVERY {
-                let grant = arrived.grant(false);
+            if arrived.whole + WINDOW >= arrived.granted + WINDOW_UPDATE_INTERVAL {
+                let grant = arrived.next_request(false);
                 driver.endpoint.send(link, &grant).map_err(ended)?;
                 driver.flush();
             }
         }
         if arrived.is_whole() {
-            let moved = moved(&driver, link, start, cpu);
-            return linger(&mut driver, link, moved);
+            let moved = transfer_usage(&driver, link, start, cpu);
+            return report_completion(&mut driver, link, moved);
         }
         let now = driver.now();
         if arrived.count > last {
             (progress, last) = (now, arrived.count);
-        } else if now >= progress + STALLED {
+        } else if now >= progress + STALL_TIMEOUT {
             progress = now;
-            let grant = arrived.grant(true);
+            let grant = arrived.next_request(true);
             driver.endpoint.send(link, &grant).map_err(ended)?;
         }
     }
 }
 
 /// Sends several times that everything has arrived, since that message is not acknowledged.
-fn linger(driver: &mut Driver, link: LinkId, moved: TransferUsage) -> io::Result<TransferUsage> {
+fn report_completion(
+    driver: &mut Driver,
+    link: LinkId,
+    moved: TransferUsage,
+) -> io::Result<TransferUsage> {
     for _ in 0..10 {
         // The link may have ended with the sender's process.
-        if driver.endpoint.send(link, &DONE.to_be_bytes()).is_err() {
+        if driver.endpoint.send(link, &COMPLETE.to_be_bytes()).is_err() {
             break;
         }
-        let until = driver.now() + STALLED;
+        let until = driver.now() + STALL_TIMEOUT;
         while driver.now() < until {
             driver.turn(Some(until))?;
             while driver.endpoint.poll_event().is_some() {}
@@ -283,7 +297,9 @@ pub(crate) fn send_stream(
         while let Some(event) = driver.endpoint.poll_event() {
             match event {
                 LinkEvent::StreamWritable { .. } => room = true,
-                LinkEvent::StreamDelivered { .. } => return Ok(moved(&driver, link, start, cpu)),
+                LinkEvent::StreamDelivered { .. } => {
+                    return Ok(transfer_usage(&driver, link, start, cpu));
+                }
                 LinkEvent::Closed { reason, .. } => return Err(ended(reason)),
                 _ => {}
             }
@@ -306,9 +322,9 @@ pub(crate) fn receive_stream(bytes: u64, rekey_bytes: u64) -> io::Result<Transfe
                         StreamRead::Data(data) => received += data.len() as u64,
                         StreamRead::Pending => break,
                         StreamRead::Finished if received == bytes => {
-                            let moved = moved(&driver, link, start, cpu);
+                            let moved = transfer_usage(&driver, link, start, cpu);
                             // The sender has yet to receive the acknowledgement.
-                            let until = driver.now() + 10 * STALLED;
+                            let until = driver.now() + 10 * STALL_TIMEOUT;
                             while driver.now() < until {
                                 driver.turn(Some(until))?;
                                 while driver.endpoint.poll_event().is_some() {}

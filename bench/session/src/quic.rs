@@ -100,7 +100,7 @@ pub(crate) fn receive(datagrams: Datagrams, bytes: u64) -> io::Result<TransferUs
     runtime()?.block_on(async {
         let endpoint = endpoint(datagrams, Some(server))?;
         let key = certificate.iter().map(|byte| format!("{byte:02x}")).collect();
-        children::say(&Listening { at: endpoint.local_addr()?, key })?;
+        children::report(&Listening { at: endpoint.local_addr()?, key })?;
         let incoming = endpoint.accept().await.ok_or_else(|| other("no connection arrived"))?;
         let connection = incoming.await?;
         let (start, cpu) = (Instant::now(), usage::cpu_seconds());

@@ -67,11 +67,11 @@ fn transfer(kind: &str, bytes: u64, rekey_bytes: u64) -> io::Result<Pair> {
         words.map(str::to_owned).to_vec()
     };
     let mut receiver = PartProcess::start(&part("receive"))?;
-    let Listening { at, key } = receiver.hear()?;
+    let Listening { at, key } = receiver.next_report()?;
     let mut arguments = part("send");
     arguments.extend([at.to_string(), key]);
     let mut sender = PartProcess::start(&arguments)?;
-    Ok(Pair { sender: sender.hear()?, receiver: receiver.hear()? })
+    Ok(Pair { sender: sender.next_report()?, receiver: receiver.next_report()? })
 }
 
 /// Plays a part of the table.
@@ -108,7 +108,7 @@ pub(crate) fn play(arguments: &[String]) -> io::Result<()> {
         }
         _ => return Err(wrong()),
     };
-    children::say(&moved)
+    children::report(&moved)
 }
 
 /// Makes the table.

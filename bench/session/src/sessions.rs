@@ -49,12 +49,12 @@ pub(crate) fn play(arguments: &[String]) -> io::Result<()> {
         ["listen"] => {
             let driver = Driver::new(config())?;
             let key = driver.endpoint.public_key().to_string();
-            children::say(&Listening { at: driver.local(), key })?;
+            children::report(&Listening { at: driver.local(), key })?;
             hold(driver, None)
         }
         ["dial", at, key] => {
             let driver = Driver::new(config())?;
-            children::say(&0)?;
+            children::report(&0)?;
             hold(driver, Some((at.parse().map_err(|_| wrong())?, ours::key(key)?)))
         }
         _ => Err(wrong()),
@@ -86,7 +86,7 @@ fn hold(mut driver: Driver, to: Option<(SocketAddr, PeerKey)>) -> io::Result<()>
         match orders.try_recv().as_deref() {
             Ok("dial") => dials = true,
             Ok("send") => send(&mut driver, &links, &mut packets)?,
-            Ok(_) => children::say(&SideReport {
+            Ok(_) => children::report(&SideReport {
                 links: links.len(),
                 resident_bytes: usage::resident_bytes(),
                 cpu_seconds: usage::cpu_seconds(),
@@ -135,13 +135,13 @@ pub(crate) fn table(
         ],
     }))?;
     let mut responder = PartProcess::start(&["sessions".into(), "listen".into()])?;
-    let Listening { at, key } = responder.hear()?;
+    let Listening { at, key } = responder.next_report()?;
     let words = ["sessions", "dial", &at.to_string(), &key].map(str::to_owned);
     let mut dialer = PartProcess::start(&words)?;
-    dialer.hear::<u64>()?;
+    dialer.next_report::<u64>()?;
     let mut sides = [dialer, responder];
     let before = held(&mut sides)?;
-    sides[0].tell("dial")?;
+    sides[0].send_order("dial")?;
     wait(&mut sides, |held| held.links == COUNT)?;
     let mut emit_row = |label: &str, sides: &mut [PartProcess; 2]| -> io::Result<()> {
         std::thread::sleep(SETTLE);
@@ -167,7 +167,7 @@ pub(crate) fn table(
     };
     emit_row("connected", &mut sides)?;
     for n in 0..sides.len() {
-        sides[n].tell("send")?;
+        sides[n].send_order("send")?;
         settled(&mut sides)?;
     }
     let least = held(&mut sides)?.iter().map(|held| held.packets).min().unwrap_or(0);
@@ -194,7 +194,7 @@ fn settled(sides: &mut [PartProcess; 2]) -> io::Result<()> {
 fn held(sides: &mut [PartProcess; 2]) -> io::Result<[SideReport; 2]> {
     let mut held = [SideReport::default(); 2];
     for (side, held) in sides.iter_mut().zip(&mut held) {
-        *held = side.ask("held")?;
+        *held = side.order_and_wait("held")?;
     }
     Ok(held)
 }

@@ -16,9 +16,9 @@ use crate::flood::RATE;
 use crate::session::Listening;
 
 /// Delay in one direction.
-const LONG: Duration = Duration::from_millis(50);
+const PATH_DELAY: Duration = Duration::from_millis(50);
 /// Number of different forged datagrams that follow each genuine one.
-const POOL: usize = 1_024;
+const FORGED_VARIANTS: usize = 1_024;
 /// The kind of a message, the second byte of its body (docs/spec/link.md, "Envelope").
 const INITIAL: u8 = 1;
 const RETRY: u8 = 2;
@@ -49,13 +49,13 @@ impl AttackedPath {
         };
         let rng = &mut self.rng;
         let mut pool = |kind, to, inside, len| {
-            (0..POOL).map(|_| made(rng, kind, to, inside, len)).collect::<Vec<_>>()
+            (0..FORGED_VARIANTS).map(|_| made(rng, kind, to, inside, len)).collect::<Vec<_>>()
         };
         self.forged = match (self.kind.as_str(), body[1]) {
             ("rests", INITIAL) => Some((true, pool(REST, id, 91, 200))),
             ("retries", INITIAL) => Some((false, pool(RETRY, dialer, 24, 150))),
             ("responses", INITIAL) => Some((false, pool(RESPONSE, dialer, 115, 1_200))),
-            ("impostor", INITIAL | REST) => match self.answers(datagram, &body) {
+            ("impostor", INITIAL | REST) => match self.impostor_answers(datagram, &body) {
                 answers if answers.is_empty() => return,
                 answers => Some((false, answers)),
             },
@@ -66,14 +66,14 @@ impl AttackedPath {
                     body[51 + n % 24] ^= 1 << (n % 8);
                     self.known.seal(id, &body, 128 + n % 128)
                 };
-                Some((true, (0..POOL).map(flipped).collect()))
+                Some((true, (0..FORGED_VARIANTS).map(flipped).collect()))
             }
             _ => return,
         };
     }
 
     /// Answers of an impostor: valid except for the key in them.
-    fn answers(&mut self, datagram: &[u8], body: &[u8]) -> Vec<Vec<u8>> {
+    fn impostor_answers(&mut self, datagram: &[u8], body: &[u8]) -> Vec<Vec<u8>> {
         let Some(id) = datagram.first_chunk::<8>() else { return Vec::new() };
         let own = KnownPeer::Key(self.impostor.public_key().0);
         let asked = own.seal(*id, body, datagram.len());
@@ -105,7 +105,7 @@ pub(crate) fn play(kind: &str, responder: SocketAddr, key: PeerKey) -> io::Resul
     };
     // Sockets towards the dialer and towards the responder.
     let (near, far) = (here()?, here()?);
-    children::say(&Listening { at: near.local_addr()?, key: String::new() })?;
+    children::report(&Listening { at: near.local_addr()?, key: String::new() })?;
     let (mut to_responder, mut to_dialer) = (VecDeque::new(), VecDeque::new());
     let (mut dialer, mut buffer) = (None, vec![0; 65_536]);
     let (mut begun, mut sent, mut paid) = (None::<Instant>, 0u64, 0u64);
@@ -114,11 +114,11 @@ pub(crate) fn play(kind: &str, responder: SocketAddr, key: PeerKey) -> io::Resul
         while let Ok((len, from)) = near.recv_from(&mut buffer) {
             dialer = Some(from);
             way.see(&buffer[..len]);
-            to_responder.push_back((now + LONG, buffer[..len].to_vec()));
+            to_responder.push_back((now + PATH_DELAY, buffer[..len].to_vec()));
         }
         while let Ok((len, _)) = far.recv_from(&mut buffer) {
             way.see(&buffer[..len]);
-            to_dialer.push_back((now + LONG, buffer[..len].to_vec()));
+            to_dialer.push_back((now + PATH_DELAY, buffer[..len].to_vec()));
         }
         if let (Some((to_far, pool)), Some(dialer)) = (&way.forged, dialer) {
             let since = begun.get_or_insert(now);
@@ -150,7 +150,7 @@ pub(crate) fn play(kind: &str, responder: SocketAddr, key: PeerKey) -> io::Resul
             to_dialer.pop_front();
         }
         if orders.try_recv().is_ok() {
-            children::say(&sent)?;
+            children::report(&sent)?;
         }
         std::thread::sleep(Duration::from_micros(300));
     }

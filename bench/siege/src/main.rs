@@ -26,7 +26,7 @@ type Failure = Box<dyn std::error::Error>;
 /// Interests sent over one link at a time.
 const BURST: u64 = 64;
 /// Time limit for all links to come up.
-const PATIENCE: Duration = Duration::from_secs(60);
+const LINKS_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn random<const N: usize>() -> Result<[u8; N], Failure> {
     let mut bytes = [0; N];
@@ -166,7 +166,7 @@ fn links(
             attacker.send(epoch.elapsed(), &mut buffer, &mut sent);
             attacker.receive(epoch.elapsed(), &mut incoming)?;
             std::thread::sleep(Duration::from_micros(200));
-            if epoch.elapsed() > PATIENCE {
+            if epoch.elapsed() > LINKS_TIMEOUT {
                 return Err("the links did not come up".into());
             }
         }

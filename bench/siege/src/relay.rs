@@ -16,7 +16,7 @@ const AT_ONCE: usize = 16;
 /// Number of sockets that all clients share.
 const SOCKETS: usize = 50;
 /// Time limit of one registration.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REGISTRATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Key and address of `xylem://KEY@HOST:PORT`.
 fn relay_at(uri: &str) -> Result<(PeerKey, SocketAddr), Failure> {
@@ -105,7 +105,7 @@ pub(crate) fn register(uri: &str, count: usize, lasts: Duration) -> Result<(), F
                 if one.endpoint.poll_timeout().is_some_and(|due| due <= now) {
                     one.endpoint.handle_timeout(now);
                 }
-                if one.since.elapsed() > PATIENCE {
+                if one.since.elapsed() > REGISTRATION_TIMEOUT {
                     return Err(format!(
                         "the relay does not answer, {} are registered",
                         clients.len()

@@ -41,7 +41,7 @@ pub fn run<E>(
             "asking" => asking::run(series)?,
             "tree" => tree::run(series)?,
             "files" => files::run(series)?,
-            _ => peers::run(table, &[peers::COPIES], effort, emit).map_err(Error::Refused)?,
+            _ => peers::run(table, &[peers::TRANSFERS], effort, emit).map_err(Error::Refused)?,
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ pub use xylem_library::keys::{KeyFile, SignWith, VerifyWith};
 
 use std::time::Instant;
 
-use xylem_client::{Application, ClientError, Connection, Driver, GLANCE, RunEnd};
+use xylem_client::{Application, ClientError, Connection, Driver, RunEnd, STOP_CHECK_EVERY};
 use xylem_engine::now_ms;
 use xylem_library::{Blame, Error, Stop};
 use xylem_packet::{MAX_FRAME, Name};
@@ -84,7 +84,8 @@ impl Driver for Client {
             }
             self.connection.handle_timeout(now);
             let due = application.poll_timeout(now);
-            let wait = due.map_or(GLANCE, |due| due.saturating_sub(now).min(GLANCE));
+            let wait =
+                due.map_or(STOP_CHECK_EVERY, |due| due.saturating_sub(now).min(STOP_CHECK_EVERY));
             let (started, mut came_at, mut outcome) = (self.started, None, Ok(()));
             self.socket.receive(&mut self.connection, wait, &mut |connection, frame| {
                 // One time for each batch: packets of one read arrived together.

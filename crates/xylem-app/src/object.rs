@@ -235,7 +235,7 @@ struct ObjectSink<'a> {
     to: BufWriter<Box<dyn Write>>,
     hasher: Hasher,
     peer: FaceAddress,
-    told: Instant,
+    last_reported: Instant,
     on_event: &'a mut dyn FnMut(ObjectNews),
 }
 
@@ -251,7 +251,14 @@ impl<'a> ObjectSink<'a> {
             Some(to) => Box::new(create(&to.part).map_err(|e| writing(&to.part, &e))?),
         };
         let to = BufWriter::with_capacity(BUFFER, to);
-        Ok(Self { validator, to, hasher: Hasher::new(), peer, told: Instant::now(), on_event })
+        Ok(Self {
+            validator,
+            to,
+            hasher: Hasher::new(),
+            peer,
+            last_reported: Instant::now(),
+            on_event,
+        })
     }
 
     /// Gives the file its name. Returns the content's root.
@@ -302,8 +309,8 @@ impl SegmentReceiver for ObjectSink<'_> {
     }
 
     fn progress(&mut self, bytes: u64, total: u64) {
-        if self.told.elapsed() >= TICK {
-            self.told = Instant::now();
+        if self.last_reported.elapsed() >= TICK {
+            self.last_reported = Instant::now();
             (self.on_event)(ObjectNews::Progress { verified: bytes, total: total.max(bytes) });
         }
     }

@@ -19,9 +19,9 @@ use xylem_library::{Blame, Error, Failure};
 /// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a refused registration is tried again.
-const AGAIN: Duration = Duration::from_secs(10);
+const REFUSED_PAUSE: Duration = Duration::from_secs(10);
 /// Interval at which registrations over datagrams are repeated, as a restart of the forwarder goes unnoticed there.
-const REFRESH: Duration = Duration::from_secs(60);
+const REFRESH_EVERY: Duration = Duration::from_secs(60);
 
 /// Why a prefix cannot be registered anywhere.
 #[derive(Debug, thiserror::Error)]
@@ -145,7 +145,7 @@ impl Registrar {
     /// Handles a face that came up. If it is a forwarder's, sends the registration.
     pub fn came_up(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), RegisterError> {
         match self.via.iter_mut().find(|via| via.face == face) {
-            Some(via) => ask(engine, (&self.prefix, &self.key), via),
+            Some(via) => send_registration(engine, (&self.prefix, &self.key), via),
             None => Ok(()),
         }
     }
@@ -174,10 +174,10 @@ impl Registrar {
             match via.state {
                 ViaState::Asked { at, .. } if at + PATIENCE <= now => {
                     via.warn("no answer to the registration", on_event);
-                    ask(engine, (&self.prefix, &self.key), via)?;
+                    send_registration(engine, (&self.prefix, &self.key), via)?;
                 }
                 ViaState::Rest { until: Some(until) } if until <= now => {
-                    ask(engine, (&self.prefix, &self.key), via)?;
+                    send_registration(engine, (&self.prefix, &self.key), via)?;
                 }
                 _ => {}
             }
@@ -206,7 +206,8 @@ impl Registrar {
             };
             match refused {
                 None => {
-                    let refresh = matches!(via.peer, PeerAddress::Udp(_)).then(|| now + REFRESH);
+                    let refresh =
+                        matches!(via.peer, PeerAddress::Udp(_)).then(|| now + REFRESH_EVERY);
                     via.state = ViaState::Rest { until: refresh };
                     via.last_reported = None;
                     if !std::mem::replace(&mut via.registered, true) {
@@ -215,7 +216,7 @@ impl Registrar {
                     }
                 }
                 Some(why) => {
-                    via.state = ViaState::Rest { until: Some(now + AGAIN) };
+                    via.state = ViaState::Rest { until: Some(now + REFUSED_PAUSE) };
                     via.warn(&format!("registration refused: {why}"), on_event);
                 }
             }
@@ -232,7 +233,7 @@ impl Registrar {
         for via in &mut self.via {
             let ViaState::Asked { command, .. } = &via.state else { continue };
             if Interest::decode(command).is_ok_and(|own| own.name() == interest.name()) {
-                via.state = ViaState::Rest { until: Some(now + AGAIN) };
+                via.state = ViaState::Rest { until: Some(now + REFUSED_PAUSE) };
                 via.warn("it accepts no registrations (Nack)", on_event);
             }
         }
@@ -253,7 +254,7 @@ impl Via {
 
 /// Sends the command, signed by the publisher. From local programs forwarders accept this like a digest. Forwarders
 /// with trust anchors accept nothing else.
-fn ask(
+fn send_registration(
     engine: &mut Engine,
     (prefix, key): (&Name, &PublisherKey),
     via: &mut Via,

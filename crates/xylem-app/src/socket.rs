@@ -209,7 +209,7 @@ impl ForwarderSocket {
                     each(connection, &datagram);
                 }
             })
-            .map_err(|e| gone(&e))?;
+            .map_err(|e| connection_error(&e))?;
         // Read until the queue is empty, as readiness is edge-triggered.
         self.drained = !more && !came;
         Ok(came)
@@ -236,7 +236,9 @@ impl ForwarderSocket {
                 Io::Udp { .. } => return Ok(false),
             };
             match read {
-                Ok(0) => return Err(gone(&io::Error::other("it closed the connection"))),
+                Ok(0) => {
+                    return Err(connection_error(&io::Error::other("it closed the connection")));
+                }
                 Ok(n) => {
                     self.end += n;
                     // A short read of a stream has emptied the buffer (epoll(7)).
@@ -244,7 +246,7 @@ impl ForwarderSocket {
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.drained = true,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(gone(&e)),
+                Err(e) => return Err(connection_error(&e)),
             }
             if self.cut(connection, each)? {
                 return Ok(true);
@@ -259,7 +261,7 @@ impl ForwarderSocket {
         loop {
             let rest = &self.buffer[self.start..self.end];
             let len = frame_len(rest).map_err(|e| {
-                gone(&io::Error::other(format!("it sends data that is not NDN ({e})")))
+                connection_error(&io::Error::other(format!("it sends data that is not NDN ({e})")))
             })?;
             let Some(len) = len else { return Ok(came) };
             each(connection, &rest[..len]);
@@ -300,12 +302,12 @@ impl ForwarderSocket {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let since = *stuck_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > WRITE_TIMEOUT {
-                        return Err(gone(&io::Error::other("it accepts no more data")));
+                        return Err(connection_error(&io::Error::other("it accepts no more data")));
                     }
                     // Readiness for reading may be reported here, and must be recorded.
                     self.wait_readable(Duration::from_millis(100))?;
                 }
-                Err(e) => return Err(gone(&e)),
+                Err(e) => return Err(connection_error(&e)),
             }
         }
         Ok(())
@@ -323,7 +325,7 @@ fn shared_with(path: &std::path::Path) -> Option<SharedStream> {
     joined.ok()
 }
 
-fn gone(e: &io::Error) -> Error {
+fn connection_error(e: &io::Error) -> Error {
     Error { blame: Blame::Network, message: format!("lost the connection to the forwarder: {e}") }
 }
 

@@ -1,6 +1,6 @@
 //! [`Validator`]: verifies packets, and fetches the certificates needed for that.
 
-use xylem_client::believe;
+use xylem_client::verify_with_chain;
 use xylem_engine::now_ms;
 use xylem_library::reachable::PeerAddress;
 use xylem_library::{Error, Stop};
@@ -50,7 +50,8 @@ impl Validator {
             Some(client) => Ok(client),
             none => Client::connect_to(&self.forwarder, &self.stop).map(|new| none.insert(new)),
         };
-        let judged = client.and_then(|client| believe(client, store, data).map_err(Error::from));
+        let judged =
+            client.and_then(|client| verify_with_chain(client, store, data).map_err(Error::from));
         match judged {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
@@ -68,7 +69,7 @@ impl Validator {
 
     /// The best number of packets for [`Self::check_many`].
     pub(crate) fn at_once(&self) -> usize {
-        self.policy.at_once()
+        self.policy.batch_size()
     }
 
     /// Runs [`Self::check`] on each of these packets.

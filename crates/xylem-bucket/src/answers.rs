@@ -85,7 +85,7 @@ async fn answer(client: HttpClient, request: HttpRequest) -> Result<HttpResponse
     let limit = if is_list { MAX_PAGE } else { MAX_OTHER };
     let mut whole = collected(body, limit, store).await?;
     if is_list && parts.status.is_success() {
-        let (page, besides) = sorted_out(&whole);
+        let (page, besides) = split_page(&whole);
         whole = page;
         parts.headers.remove("content-length");
         parts.extensions.insert(besides);
@@ -119,7 +119,7 @@ enum ListItem {
 
 /// Splits a page into the page without the keys that cannot be paths, and those keys. The XML is searched as text: text
 /// content cannot contain a tag. Parts that this does not understand stay in the page for `object_store` to refuse.
-fn sorted_out(page: &[u8]) -> (Vec<u8>, PageExtras) {
+fn split_page(page: &[u8]) -> (Vec<u8>, PageExtras) {
     const KINDS: [(&[u8], &[u8], &str); 2] = [
         (b"<Contents>", b"</Contents>", "Key"),
         (b"<CommonPrefixes>", b"</CommonPrefixes>", "Prefix"),
@@ -138,7 +138,7 @@ fn sorted_out(page: &[u8]) -> (Vec<u8>, PageExtras) {
         // An element that is not closed is the last.
         let end = find(rest, close).map(|at| at.saturating_add(close.len()));
         let Some((block, behind)) = end.and_then(|end| rest.split_at_checked(end)) else { break };
-        match judged(block, tag) {
+        match classify(block, tag) {
             ListItem::Stays => kept.extend_from_slice(block),
             ListItem::Mark => besides.has_mark = true,
             ListItem::Odd(odd) => besides.odd.push(odd),
@@ -149,7 +149,7 @@ fn sorted_out(page: &[u8]) -> (Vec<u8>, PageExtras) {
     (kept, besides)
 }
 
-fn judged(block: &[u8], tag: &str) -> ListItem {
+fn classify(block: &[u8], tag: &str) -> ListItem {
     let Some(raw) = between(block, tag) else { return ListItem::Stays };
     let odd = |key: String, why: &str| ListItem::Odd(OddKey { key, why: why.to_owned() });
     let Some(key) = unescaped(raw) else {
@@ -254,20 +254,20 @@ mod tests {
             folder("../"),
         ];
         let page = format!("<A><Name>n</Name>{}{good}{}<E/></A>", odd.concat(), folder("d/"));
-        let (kept, besides) = sorted_out(page.as_bytes());
+        let (kept, besides) = split_page(page.as_bytes());
         let left = format!("<A><Name>n</Name>{good}{}<E/></A>", folder("d/"));
         assert_eq!(String::from_utf8(kept).expect("text"), left);
         assert_eq!(besides.odd.len(), odd.len(), "{:?}", besides.odd);
         assert!(!besides.has_mark && besides.bytes == page.len());
-        let (kept, besides) = sorted_out(contents("dir/", 0).as_bytes());
+        let (kept, besides) = split_page(contents("dir/", 0).as_bytes());
         assert!(kept.is_empty() && besides.has_mark && besides.odd.is_empty());
         assert!(besides.odd.is_empty());
         // A key that is not UTF-8.
         let bytes = [b"<Contents><Key>\xff</Key></Contents>", &b"<Contents><Key>"[..]].concat();
-        let (kept, besides) = sorted_out(&bytes);
+        let (kept, besides) = split_page(&bytes);
         assert_eq!((&kept[..], besides.odd.len()), (&b"<Contents><Key>"[..], 1));
         for cut in 0..page.len() {
-            drop(page.is_char_boundary(cut).then(|| sorted_out(&page.as_bytes()[..cut])));
+            drop(page.is_char_boundary(cut).then(|| split_page(&page.as_bytes()[..cut])));
         }
     }
 }

@@ -29,7 +29,7 @@ const MAX_PAGES: usize = 4_096;
 const MAX_LIST: usize = 512 << 20;
 
 /// Interval at which a waiting thread checks whether it is to stop.
-const GLANCE: Duration = Duration::from_millis(100);
+const STOP_CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// Returns whether the program is to stop; requests are then no longer waited for.
 pub type IsStopped = Arc<dyn Fn() -> bool + Send + Sync>;
@@ -113,7 +113,7 @@ impl BucketClient {
             if (self.is_stopped)() {
                 return None;
             }
-            if let Some(given) = wait(GLANCE) {
+            if let Some(given) = wait(STOP_CHECK_EVERY) {
                 return given;
             }
         }

@@ -3,7 +3,7 @@
 use std::io;
 
 /// Longest text of a server in an error, bytes.
-const SAID: usize = 240;
+const MAX_MESSAGE: usize = 240;
 
 /// Why an object or bucket cannot be named, read or written.
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +74,7 @@ fn line(error: &dyn std::error::Error) -> String {
     let whole = error.to_string();
     let mut said = String::new();
     for word in whole.split_whitespace() {
-        if said.len() + word.len() >= SAID {
+        if said.len() + word.len() >= MAX_MESSAGE {
             said.push('…');
             break;
         }

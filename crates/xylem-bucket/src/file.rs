@@ -141,7 +141,7 @@ impl MediumFile for ObjectFile {
 
     /// The chunk stays in the cache: readers of content that is damaged in the bucket must not make all of it be
     /// fetched again.
-    fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn reread_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let end = offset.saturating_add(buf.len() as u64).min(self.meta.size);
         if offset >= end { Ok(0) } else { self.read_there(buf, offset..end) }
     }

@@ -103,7 +103,7 @@ impl Buckets {
     }
 
     /// Returns the names of objects below a [shown](Self::show) place that are not part of the publication.
-    pub fn beyond(&self, top: &Path) -> Vec<String> {
+    pub fn unlisted(&self, top: &Path) -> Vec<String> {
         self.shown(top).map(|shown| shown.beyond.clone()).unwrap_or_default()
     }
 
@@ -130,7 +130,7 @@ impl Buckets {
     }
 
     /// Returns an object's metadata and version; [`BucketError::NotThere`] for a folder.
-    fn said(&self, path: &Path) -> Result<ObjectVersion, BucketError> {
+    fn version_of(&self, path: &Path) -> Result<ObjectVersion, BucketError> {
         let place = BucketPlace::of(path)?;
         if let Some(shown) = self.shown(path) {
             let name = shown.name(path).ok_or(BucketError::NotThere)?;
@@ -161,7 +161,7 @@ impl Medium for Buckets {
         if !matches!(how, OpenHow::Read | OpenHow::ReadNoFollow) {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
-        let said = self.said(path)?;
+        let said = self.version_of(path)?;
         if said.meta.kind != FileKind::File {
             return Err(io::ErrorKind::IsADirectory.into());
         }
@@ -179,7 +179,7 @@ impl Medium for Buckets {
         if !is_in_bucket(path) {
             return self.disk.metadata(path);
         }
-        match self.said(path) {
+        match self.version_of(path) {
             Ok(said) => return Ok(said.meta),
             Err(BucketError::NotThere) if self.shown(path).is_none() => {}
             Err(e) => return Err(e.into()),
@@ -255,7 +255,7 @@ impl Medium for Buckets {
         Ok(())
     }
 
-    fn passed_over(&self, path: &Path) -> Vec<(PathBuf, String)> {
+    fn take_skipped(&self, path: &Path) -> Vec<(PathBuf, String)> {
         lock(&self.passed_over).remove(path).unwrap_or_default()
     }
 
@@ -307,7 +307,7 @@ impl Medium for Buckets {
         }
     }
 
-    fn is_far(&self, path: &Path) -> bool {
+    fn is_remote(&self, path: &Path) -> bool {
         is_in_bucket(path)
     }
 
@@ -323,8 +323,8 @@ impl Medium for Buckets {
         self.disk_for(path)?.set_mtime(path, mtime)
     }
 
-    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.disk_for(path)?.room(path)
+    fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.disk_for(path)?.free_bytes(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

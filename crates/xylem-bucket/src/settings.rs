@@ -12,7 +12,7 @@ use crate::answers::Connector;
 use crate::error::BucketError;
 
 /// Variables that give credentials. At least one must be set.
-const WHO: [&str; 6] = [
+const CREDENTIAL_VARIABLES: [&str; 6] = [
     "AWS_ACCESS_KEY_ID",
     "AWS_SKIP_SIGNATURE",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -100,7 +100,7 @@ impl Settings {
 
     /// Returns the builder of a bucket's client.
     pub(crate) fn builder(&self, bucket: &str) -> Result<AmazonS3Builder, BucketError> {
-        if !WHO.iter().any(|name| self.variables.contains_key(*name)) {
+        if !CREDENTIAL_VARIABLES.iter().any(|name| self.variables.contains_key(*name)) {
             return Err(BucketError::NoCredentials);
         }
         let mut builder = AmazonS3Builder::new().with_bucket_name(bucket);

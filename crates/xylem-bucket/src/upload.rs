@@ -87,7 +87,7 @@ impl Buckets {
     ///
     /// # Errors
     /// See [`BucketError`].
-    pub fn stands_at(&self, place: &BucketPlace) -> Result<Option<Uploaded>, BucketError> {
+    pub fn existing(&self, place: &BucketPlace) -> Result<Option<Uploaded>, BucketError> {
         let client = self.client();
         let (bucket, key) = (client.bucket(&place.bucket)?, key(place)?);
         let asked = client.wait(async move {

@@ -164,7 +164,7 @@ pub struct DohServer {
     waiting: WaitingDatagrams,
     held: VecDeque<HeldQuery>,
     /// When a query was last answered for its age alone.
-    let_go: Duration,
+    last_expiry: Duration,
     /// A refusal has been sent that ends the connection.
     ends: bool,
 }
@@ -192,7 +192,7 @@ impl DohServer {
 
     /// Returns whether [`DohServer::poll`] has something to send.
     pub fn can_poll(&self, now: Duration) -> bool {
-        let old = |held: &HeldQuery| held.since + HOLD <= now && self.let_go + PAUSE <= now;
+        let old = |held: &HeldQuery| held.since + HOLD <= now && self.last_expiry + PAUSE <= now;
         let due = |oldest: &HeldQuery| self.held.len() > MAX_HELD || old(oldest);
         self.held.front().is_some_and(|oldest| !self.waiting.is_empty() || due(oldest))
     }
@@ -201,7 +201,7 @@ impl DohServer {
     pub fn poll(&mut self, now: Duration, out: &mut BytesMut) {
         while self.can_poll(now) && out.len() < MAX_UNWRITTEN {
             if self.waiting.is_empty() {
-                self.let_go = now;
+                self.last_expiry = now;
             }
             self.answer_oldest(out);
         }

@@ -20,7 +20,7 @@ mod websocket;
 pub use paced::Paced;
 pub use stream::{CarrierCodec, CarrierStream};
 pub use websocket::{
-    CarrierWebSocket, ClientOpening, ServerOpening, WebSocketOpening, ask, ask_on,
+    CarrierWebSocket, ClientOpening, ServerOpening, WebSocketOpening, ask, continue_asking,
 };
 
 use std::io;

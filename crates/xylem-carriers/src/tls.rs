@@ -45,7 +45,7 @@ impl TlsIdentity {
     }
 
     /// Generates one, self-signed, for `localhost`.
-    fn made_up() -> io::Result<Self> {
+    fn self_signed() -> io::Result<Self> {
         let made = rcgen::generate_simple_self_signed(["localhost".to_owned()])
             .map_err(|e| io::Error::other(e.to_string()))?;
         let key = PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
@@ -68,7 +68,7 @@ fn provider() -> Arc<CryptoProvider> {
 pub fn server(identity: Option<TlsIdentity>) -> io::Result<Arc<ServerConfig>> {
     let TlsIdentity { chain, key } = match identity {
         Some(identity) => identity,
-        None => TlsIdentity::made_up()?,
+        None => TlsIdentity::self_signed()?,
     };
     let wrong = |e: rustls::Error| io::Error::new(io::ErrorKind::InvalidData, e.to_string());
     let mut config = ServerConfig::builder_with_provider(provider())

@@ -73,7 +73,7 @@ pub fn ask<S: Read + Write>(
 ///
 /// # Errors
 /// As [`ask`].
-pub fn ask_on<S: Read + Write>(
+pub fn continue_asking<S: Read + Write>(
     asking: ClientOpening<S>,
 ) -> io::Result<WebSocketOpening<S, Box<ClientOpening<S>>>> {
     asked(asking.handshake())
@@ -125,7 +125,7 @@ impl<S: Read + Write> ServerOpening<S> {
     ///
     /// # Errors
     /// The connection ended.
-    pub fn go_on(mut self: Box<Self>) -> io::Result<WebSocketOpening<S, Box<Self>>> {
+    pub fn advance(mut self: Box<Self>) -> io::Result<WebSocketOpening<S, Box<Self>>> {
         loop {
             if !self.write()? {
                 return Ok(WebSocketOpening::Waits(self));

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::{ClientError, ForwarderMessage, PacketOutbox};
 
 /// Longest wait before the run checks whether it was asked to stop.
-pub const GLANCE: Duration = Duration::from_millis(100);
+pub const STOP_CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// A program over one [`crate::Connection`]. Until [`Application::is_done`], a driver calls [`Application::transmit`],
 /// waits until [`Application::poll_timeout`] at most, and then calls [`Application::handle_message`] for each packet

@@ -22,7 +22,7 @@ const TRIES: usize = 3;
 ///
 /// # Errors
 /// Any that ends the run. The inner error states which certificate or packet is not trusted, and by which rule.
-pub fn believe<D: Driver>(
+pub fn verify_with_chain<D: Driver>(
     driver: &mut D,
     store: &mut TrustStore,
     data: &Data<'_>,

@@ -139,7 +139,7 @@ impl<'a> Discovery<'a> {
     }
 
     /// Reads an answer after verifying it. `None` if it answers for something else.
-    fn understand(&mut self, packet: &[u8]) -> Result<Option<Discovered>, ClientError> {
+    fn read_answer(&mut self, packet: &[u8]) -> Result<Option<Discovered>, ClientError> {
         let object = self.object.as_ref();
         let not_believed =
             |why: String| ClientError::not_believed(format!("the answer for {object}"), why);
@@ -186,7 +186,7 @@ impl Application for Discovery<'_> {
         }
         match self.asking.take_if(|asking| asking.is_done()).map(Exchange::into_reply) {
             Some(ExchangeReply::Data(packet)) => {
-                self.found = self.understand(&packet)?;
+                self.found = self.read_answer(&packet)?;
                 if self.found.is_some() {
                     return Ok(());
                 }

@@ -32,8 +32,8 @@ mod ping;
 mod svs;
 pub mod traffic;
 
-pub use application::{Application, GLANCE};
-pub use certificates::{Certificates, believe};
+pub use application::{Application, STOP_CHECK_EVERY};
+pub use certificates::{Certificates, verify_with_chain};
 pub use connection::{Connection, ForwarderMessage, FrameQueue, PacketOutbox};
 pub use discover::{Discovered, Discovery, published_manifest, ticket_for};
 pub use driver::{Driver, RunEnd};

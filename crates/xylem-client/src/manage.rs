@@ -51,7 +51,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     ///
     /// # Errors
     /// No answer, a damaged answer, parameters that fit no Interest, and any error that ends the run.
-    pub fn ask(
+    pub fn send_command(
         &mut self,
         module: &str,
         verb: &str,
@@ -109,7 +109,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         verb: &str,
         parameters: &ControlParameters,
     ) -> Result<ControlParameters, D::Error> {
-        let answer = self.ask(module, verb, parameters)?;
+        let answer = self.send_command(module, verb, parameters)?;
         match answer.code {
             SUCCESS => Ok(answer.parameters),
             _ => Err(answer.refused(module, verb).into()),
@@ -124,7 +124,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         &mut self,
         parameters: &ControlParameters,
     ) -> Result<ControlParameters, D::Error> {
-        let answer = self.ask("faces", "create", parameters)?;
+        let answer = self.send_command("faces", "create", parameters)?;
         match (answer.code, answer.parameters.face_id) {
             // 409: there is such a face already; the answer names it.
             (SUCCESS | 409, Some(_)) => Ok(answer.parameters),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use xylem_packet::{ContentType, Data, KeyLocator, SignatureType};
 use xylem_trust::{TrustPolicy, TrustVerdict};
 
-use crate::{ClientError, Driver, Exchange, ExchangeReply, InterestRequest, believe};
+use crate::{ClientError, Driver, Exchange, ExchangeReply, InterestRequest, verify_with_chain};
 
 /// A Data packet that arrived and was verified.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ pub fn peek<D: Driver>(
     };
     let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(name.to_string(), e))?;
     let verdict = match policy {
-        TrustPolicy::Anchors(store) => believe(driver, store, &data)?
+        TrustPolicy::Anchors(store) => verify_with_chain(driver, store, &data)?
             .map(|()| TrustVerdict::Proven)
             .map_err(|why| why.to_string()),
         policy => policy.judge(&data, driver.now_ms()),

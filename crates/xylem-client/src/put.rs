@@ -100,12 +100,12 @@ impl Producer {
         } else if options.segments == Some(false) {
             return Err(too_long(&"the content is longer than one packet"));
         }
-        object.become_segments(version)?;
+        object.prepare_segments(version)?;
         Ok(object)
     }
 
     /// Chooses the version, signs the metadata, and checks that segments fit into packets.
-    fn become_segments(&mut self, version: u64) -> Result<(), ClientError> {
+    fn prepare_segments(&mut self, version: u64) -> Result<(), ClientError> {
         if rdr::version_of(self.name.as_ref()).is_some() {
             self.name = self.name.as_ref().parent().to_name();
         } else {
@@ -174,7 +174,7 @@ impl Producer {
 
     /// Puts the packet with the whole content into `packet`.
     fn make_whole(&mut self, name: &Name) -> Result<(), ClientError> {
-        let content = self.content.piece(0, MAX_PACKET).map_err(ClientError::Content)?;
+        let content = self.content.read(0, MAX_PACKET).map_err(ClientError::Content)?;
         self.packet.clear();
         let builder = DataBuilder::new(name.as_ref()).freshness_ms(self.freshness_ms);
         self.signer.data(builder, content, &mut self.packet).map_err(|e| too_long(&e))
@@ -187,7 +187,7 @@ impl Producer {
         if self.ahead.take(number, &mut self.packet) {
             return Ok(());
         }
-        let count = (self.signer.at_once() as u64).min(self.last.saturating_sub(number) + 1);
+        let count = (self.signer.batch_size() as u64).min(self.last.saturating_sub(number) + 1);
         if in_a_row && count > 1 {
             self.make_ahead(number, count as usize)?;
             if self.ahead.take(number, &mut self.packet) {
@@ -196,7 +196,7 @@ impl Producer {
         }
         let content = self
             .content
-            .piece(number * self.segment_size as u64, self.segment_size)
+            .read(number * self.segment_size as u64, self.segment_size)
             .map_err(ClientError::Content)?;
         self.packet.clear();
         let name = self.prefix.child(Component::segment(number));
@@ -213,7 +213,7 @@ impl Producer {
             .collect();
         let content = self
             .content
-            .piece(first * self.segment_size as u64, count * self.segment_size)
+            .read(first * self.segment_size as u64, count * self.segment_size)
             .map_err(ClientError::Content)?;
         let builder = |name| {
             DataBuilder::new(name)
@@ -225,7 +225,7 @@ impl Producer {
             .zip(content.chunks(self.segment_size))
             .map(|(name, content)| (builder(name.as_ref()), content))
             .collect();
-        let room = self.ahead.room(first, packets.len());
+        let room = self.ahead.buffers(first, packets.len());
         self.signer.data_many(&packets, room).map_err(|e| too_long(&e))
     }
 
@@ -412,7 +412,7 @@ mod tests {
     }
 
     /// The answer of `object` to an Interest, as the forwarder gets it: the Nack's reason, and the packet.
-    fn told(object: &mut Producer, name: &str) -> (Option<xylem_packet::NackReason>, Vec<u8>) {
+    fn answer_of(object: &mut Producer, name: &str) -> (Option<xylem_packet::NackReason>, Vec<u8>) {
         let name: Name = name.parse().unwrap();
         let mut wire = Vec::new();
         InterestBuilder::new(name.as_ref()).encode(&mut wire).unwrap();
@@ -430,7 +430,7 @@ mod tests {
     fn missing_names_get_a_signed_or_plain_nack() {
         let mut object = object(20_000, Some(true)).unwrap();
         for missing in ["seg=3", "seg=18446744073709551615", "x", "seg=0/x"] {
-            let (nack, packet) = told(&mut object, &format!("/o/v=7/{missing}"));
+            let (nack, packet) = answer_of(&mut object, &format!("/o/v=7/{missing}"));
             let data = Data::decode(&packet).unwrap();
             assert_eq!((nack, data.meta().content_type), (None, ContentType::NACK), "{missing}");
             assert_eq!(data.name().to_string(), format!("/o/v=7/{missing}"));
@@ -439,7 +439,7 @@ mod tests {
         }
         // Another producer may have these.
         for other in ["/o/v=8/seg=0", "/o/x", "/o/v=8", "/o"] {
-            let (nack, packet) = told(&mut object, other);
+            let (nack, packet) = answer_of(&mut object, other);
             assert_eq!(nack, Some(xylem_packet::NackReason::NO_ROUTE), "{other}");
             assert_eq!(Interest::decode(&packet).unwrap().name().to_string(), other);
         }

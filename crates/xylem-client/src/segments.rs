@@ -26,8 +26,8 @@ const MAX_AHEAD: u64 = 4096;
 const MAX_SEGMENTS: u64 = 1 << 40;
 /// Pause before a refused segment is requested again. [`NOBODY`]: how long Nacks may come without any other answer. A
 /// producer that is up answers by then, and a forwarder without a route will not find one soon.
-const PAUSE: Duration = Duration::from_millis(100);
-const NOBODY: Duration = Duration::from_secs(2);
+const NACK_PAUSE: Duration = Duration::from_millis(100);
+const NACK_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most packets that do not verify; one more ends the fetch.
 const MAX_BAD: u32 = 8;
 
@@ -213,7 +213,7 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
         Ok(())
     }
 
-    fn take_judged(
+    fn handle_verified(
         &mut self,
         now: Duration,
         number: u64,
@@ -228,7 +228,7 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
     }
 
     /// Verifies the packets kept for that.
-    fn judge_held(&mut self) -> Result<(), ClientError> {
+    fn verify_held(&mut self) -> Result<(), ClientError> {
         if self.held.packets.is_empty() {
             return Ok(());
         }
@@ -240,7 +240,7 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
             decoded.map(|(now, number, data)| ((now, number), data)).unzip();
         let judged = self.to.check_many(&packets);
         for (((now, number), data), judged) in places.into_iter().zip(&packets).zip(judged) {
-            self.take_judged(now, number, data, judged)?;
+            self.handle_verified(now, number, data, judged)?;
         }
         self.held.spare.extend(held.into_iter().map(|(_, _, packet)| packet));
         Ok(())
@@ -279,14 +279,14 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
             self.early.insert(number, packet.content().to_vec());
             return Ok(());
         }
-        self.hand_on(packet.content())?;
+        self.pass_on(packet.content())?;
         while let Some(content) = self.early.remove(&self.next_out) {
-            self.hand_on(&content)?;
+            self.pass_on(&content)?;
         }
         Ok(())
     }
 
-    fn hand_on(&mut self, content: &[u8]) -> Result<(), ClientError> {
+    fn pass_on(&mut self, content: &[u8]) -> Result<(), ClientError> {
         self.next_out += 1;
         self.bytes += content.len() as u64;
         self.to.content(content).map_err(ClientError::Output)
@@ -334,7 +334,7 @@ impl<R: SegmentReceiver> Application for SegmentFetch<'_, R> {
         now: Duration,
         outbox: &mut PacketOutbox<'_>,
     ) -> Result<(), ClientError> {
-        self.judge_held()?;
+        self.verify_held()?;
         self.to.progress(self.bytes, self.expected.size.unwrap_or(0));
         if now > *self.last_progress.get_or_insert(now) + self.give_up {
             return Err(self.gave_up());
@@ -372,11 +372,11 @@ impl<R: SegmentReceiver> Application for SegmentFetch<'_, R> {
                     self.again.push_back(number);
                 }
                 if reason == NackReason::NO_ROUTE && !self.answered {
-                    if now > *self.refused_since.get_or_insert(now) + NOBODY {
+                    if now > *self.refused_since.get_or_insert(now) + NACK_TIMEOUT {
                         let name = self.prefix.clone();
                         return Err(ClientError::Nack { name, reason });
                     }
-                    self.resume_at = now + PAUSE;
+                    self.resume_at = now + NACK_PAUSE;
                 }
             }
             return Ok(());
@@ -390,10 +390,10 @@ impl<R: SegmentReceiver> Application for SegmentFetch<'_, R> {
         let at_once = self.to.at_once();
         if at_once > 1 {
             self.held.keep(now, number, message.packet);
-            return if self.held.packets.len() >= at_once { self.judge_held() } else { Ok(()) };
+            return if self.held.packets.len() >= at_once { self.verify_held() } else { Ok(()) };
         }
         let judged = self.to.check(&packet);
-        self.take_judged(now, number, &packet, judged)
+        self.handle_verified(now, number, &packet, judged)
     }
 
     fn poll_timeout(&self, now: Duration) -> Option<Duration> {

@@ -161,19 +161,19 @@ impl DhtInner {
         let node = self.node(&self.options.remembered)?;
         let stranded =
             |node: &mainline::Dht, anything: bool| !anything && node.to_bootstrap().is_empty();
-        let mut alone = stranded(&node, self.put_to(&node, question)?);
+        let mut alone = stranded(&node, self.send_to(&node, question)?);
         if alone && self.options.bootstrap.is_none() && !self.options.remembered.is_empty() {
             // None of the remembered nodes answers.
             let old = self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
             drop(old);
             let node = self.node(&[])?;
-            alone = stranded(&node, self.put_to(&node, question)?);
+            alone = stranded(&node, self.send_to(&node, question)?);
         }
         if alone { Err("no node of the DHT answers".to_owned()) } else { Ok(()) }
     }
 
     /// Sends a question to the network. Returns whether there was any result.
-    fn put_to(&self, node: &mainline::Dht, question: &DhtQuestion) -> Result<bool, String> {
+    fn send_to(&self, node: &mainline::Dht, question: &DhtQuestion) -> Result<bool, String> {
         match question {
             DhtQuestion::Find(key) => {
                 let mut known = Vec::new();
@@ -182,7 +182,7 @@ impl DhtInner {
                     fresh.truncate(MAX_PEERS.saturating_sub(known.len()));
                     known.extend_from_slice(&fresh);
                     if !fresh.is_empty() {
-                        self.tell(DhtEvent::Peers(*key, fresh));
+                        self.emit(DhtEvent::Peers(*key, fresh));
                     }
                     if known.len() >= MAX_PEERS {
                         break;
@@ -204,7 +204,7 @@ impl DhtInner {
                     if best.is_none_or(|best| best.version < newest.version) {
                         best = Some(newest);
                         let (publisher, salt) = (*publisher, *salt);
-                        self.tell(DhtEvent::Newest { publisher, salt, newest });
+                        self.emit(DhtEvent::Newest { publisher, salt, newest });
                     }
                 }
                 Ok(best.is_some())
@@ -225,7 +225,7 @@ impl DhtInner {
             DhtQuestion::Nodes => {
                 let nodes = node.to_bootstrap();
                 let nodes = nodes.iter().filter_map(|node| node.parse().ok()).take(MAX_NODES);
-                self.tell(DhtEvent::Nodes(nodes.collect()));
+                self.emit(DhtEvent::Nodes(nodes.collect()));
                 Ok(true)
             }
         }
@@ -257,7 +257,7 @@ impl DhtInner {
         Ok(made)
     }
 
-    fn tell(&self, event: DhtEvent) {
+    fn emit(&self, event: DhtEvent) {
         let sent = self.events.try_send(event);
         if sent.is_ok() {
             (self.wake)();

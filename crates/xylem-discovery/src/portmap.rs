@@ -170,20 +170,20 @@ impl Mapper {
             let renewed = mapping.take().and_then(|old| runtime.block_on(self.renew(old)));
             let now = match renewed {
                 Some(renewed) => Ok(renewed),
-                None => runtime.block_on(self.ask()),
+                None => runtime.block_on(self.request()),
             };
             self.held.store(now.is_ok(), Ordering::Release);
             let wait = match now {
                 Ok(made) => {
                     let (mapped, life) = (made.mapped(), self.life(&made));
                     if was != Some(mapped) {
-                        self.tell(MapEvent::Mapped(mapped));
+                        self.emit(MapEvent::Mapped(mapped));
                     }
                     mapping = Some(made);
                     (life / 2).clamp(Duration::from_secs(1), RENEW)
                 }
                 Err(why) => {
-                    self.tell(if was.is_some() { MapEvent::Lost } else { MapEvent::Failed(why) });
+                    self.emit(if was.is_some() { MapEvent::Lost } else { MapEvent::Failed(why) });
                     RETRY
                 }
             };
@@ -196,7 +196,7 @@ impl Mapper {
         }
     }
 
-    fn tell(&self, event: MapEvent) {
+    fn emit(&self, event: MapEvent) {
         if self.tell.try_send(event).is_ok() {
             (self.wake)();
         }
@@ -212,7 +212,7 @@ impl Mapper {
 
     /// Asks by all three protocols at once. PCP maps with its first request; the others first report that they are
     /// there, so that only one maps.
-    async fn ask(&self) -> Result<ActiveMapping, String> {
+    async fn request(&self) -> Result<ActiveMapping, String> {
         let PortMapOptions { gateway, own, port, .. } = self.options;
         let search = spawn_blocking(move || search(gateway, own));
         let mut why = "no router was found".to_owned();

@@ -18,12 +18,12 @@ impl Engine {
     }
 
     /// Returns whether a peer may have a face. If it takes another face's place, that face ends.
-    pub(super) fn lets_in(&mut self, kind: FaceKind, from: IpAddr) -> bool {
+    pub(super) fn admits(&mut self, kind: FaceKind, from: IpAddr) -> bool {
         let net = &self.net;
         let there = (net.faces.len(), net.carriers.count());
         let verdict = net.admission.judge(self.now(), kind, from, there);
         if verdict != AdmissionVerdict::Room {
-            self.short_of(kind);
+            self.report_no_room(kind);
         }
         if let AdmissionVerdict::Instead(face) = verdict {
             self.drop_face(face, "a new face takes its place");
@@ -49,7 +49,7 @@ impl Engine {
     }
 
     /// Reports that all places of a kind are taken.
-    pub(super) fn short_of(&mut self, kind: FaceKind) {
+    pub(super) fn report_no_room(&mut self, kind: FaceKind) {
         let Capacity { faces, connections, .. } = self.net.admission.capacity();
         self.trouble(FaceTrouble::Crowded(kind), || match kind {
             FaceKind::Datagrams => format!(
@@ -67,7 +67,7 @@ impl Engine {
     }
 
     /// Handles an error of a listening socket; returns whether further connections may wait behind it.
-    pub(super) fn may_go_on(&mut self, e: &io::Error) -> bool {
+    pub(super) fn can_accept_more(&mut self, e: &io::Error) -> bool {
         use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
         match e.kind() {
             ConnectionAborted | Interrupted => true,
@@ -82,8 +82,8 @@ impl Engine {
     }
 
     fn trouble(&mut self, trouble: FaceTrouble, what: impl FnOnce() -> String) {
-        if !self.net.told.contains(&trouble) {
-            self.net.told.push(trouble);
+        if !self.net.reported_troubles.contains(&trouble) {
+            self.net.reported_troubles.push(trouble);
             let what = what();
             tracing::warn!(what);
             self.net.pending.push_back(EngineEvent::Trouble { what });
@@ -104,7 +104,7 @@ impl Engine {
                 continue;
             };
             let Ok(secret) = keys::random() else { continue };
-            if let Some(question) = unproven.asks(now, secret) {
+            if let Some(question) = unproven.probe_due(now, secret) {
                 net.udp_sockets[*socket].queue(*remote, &question);
                 mute = unproven.is_mute().then_some(*remote).or(mute);
             }

@@ -20,10 +20,10 @@ pub(super) const ANSWERS: Duration = Duration::from_secs(12);
 
 impl Engine {
     /// Takes a link of our dial that is up and that no face has.
-    pub(super) fn take_beside(&mut self, link: LinkId, dial: LinkId) {
+    pub(super) fn take_extra_link(&mut self, link: LinkId, dial: LinkId) {
         if let Some(id) = self.net.standbys.remove(&link) {
             match self.net.faces.replace_transport(id, Transport::Link(link)) {
-                Some(silent) => self.hang_up(&silent),
+                Some(silent) => self.close_transport(&silent),
                 None => self.net.endpoint.close(link),
             }
         } else if let Some((_, peer)) = self.net.keyless.get(&dial) {

@@ -46,7 +46,7 @@ impl Engine {
             self.end_carrier(oldest, "too many connections without a link");
         }
         if self.net.carriers.count() >= room {
-            return self.short_of(FaceKind::Connection);
+            return self.report_no_room(FaceKind::Connection);
         }
         let id = self.net.carriers.next_id();
         let token = self.net.token(PollSource::Carrier(id));
@@ -141,7 +141,7 @@ impl Engine {
             face.persistency = Persistency::OnDemand;
             return Some(self.add_face(face));
         }
-        let (far, here) = if self.net.carriers.made_up(remote) {
+        let (far, here) = if self.net.carriers.is_synthetic(remote) {
             let carriers = &mut self.net.carriers;
             let id = carriers.of_address(remote).filter(|id| carriers.attach(*id, link));
             let Some((carrier, far, near)) = id.and_then(|id| carriers.ends(id)) else {

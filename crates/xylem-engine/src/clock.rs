@@ -10,7 +10,7 @@ pub fn wall_clock() -> UnixTime {
 }
 
 /// A clock that advances this much more than a turn of the loop takes means that the machine or the program was asleep.
-const ASLEEP: Duration = Duration::from_secs(5);
+const SLEEP_THRESHOLD: Duration = Duration::from_secs(5);
 
 /// Detects that this machine was asleep: a clock has advanced by more than a turn of the loop takes. It compares two
 /// clocks, because the monotonic one may stand still during sleep (Linux and macOS), and users may set the other.
@@ -23,7 +23,9 @@ impl Wakefulness {
     /// Records the end of a turn, by the monotonic clock and by the wall clock. Returns whether the machine slept.
     pub(crate) fn slept(&mut self, now: Duration, wall: Duration) -> bool {
         let last = self.last.replace((now, wall));
-        last.is_some_and(|(before, day)| now > before + ASLEEP || wall > day + ASLEEP)
+        last.is_some_and(|(before, day)| {
+            now > before + SLEEP_THRESHOLD || wall > day + SLEEP_THRESHOLD
+        })
     }
 }
 

@@ -194,7 +194,7 @@ impl Engine {
         let peer = face.address.clone();
         let known = std::mem::replace(&mut face.reported_down, true);
         if let Some(old) = self.net.faces.replace_transport(id, Transport::Down(again)) {
-            self.hang_up(&old);
+            self.close_transport(&old);
         }
         if !known {
             tracing::info!(face = %id, %peer, why, "face is down; it is dialled again");
@@ -207,7 +207,7 @@ impl Engine {
     pub fn drop_face(&mut self, id: FaceId, why: &str) {
         let Some(face) = self.net.faces.remove(id) else { return };
         self.forwarder.remove_face(id);
-        self.hang_up(&face.transport);
+        self.close_transport(&face.transport);
         if let Some(seat) = face.seat {
             self.net.admission.leave(seat);
         }
@@ -237,7 +237,7 @@ impl Engine {
         self.net.carriers.close();
     }
 
-    pub(super) fn hang_up(&mut self, transport: &Transport) {
+    pub(super) fn close_transport(&mut self, transport: &Transport) {
         match transport {
             Transport::Link(link) => {
                 let now = self.now();

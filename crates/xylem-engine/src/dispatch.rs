@@ -55,7 +55,7 @@ impl<'a> Dispatch<'a> {
 }
 
 impl Outlet for Dispatch<'_> {
-    fn learned(&mut self, lesson: LearnedRoute<'_>) {
+    fn on_learned(&mut self, lesson: LearnedRoute<'_>) {
         let (face, name, announcement) = match lesson {
             LearnedRoute::Announced { face, name, announcement } => {
                 (face, name, Some(announcement))
@@ -108,7 +108,7 @@ impl Outlet for Dispatch<'_> {
             wire.write(transport, frame);
         });
         if let Transport::Udp { unproven: Some(unproven), .. } = &face.transport
-            && unproven.waits()
+            && unproven.has_waiting()
             && asking.last() != Some(&to)
         {
             asking.push(to);
@@ -146,7 +146,7 @@ impl FaceSockets<'_> {
             Transport::Stream(stream) => drop(stream.queue(frame)),
             Transport::Link(link) => drop(self.endpoint.send(*link, frame)),
             Transport::Udp { socket, remote, unproven } => {
-                if unproven.as_mut().is_none_or(|unproven| unproven.takes(frame)) {
+                if unproven.as_mut().is_none_or(|unproven| unproven.may_send(frame)) {
                     self.udp_sockets[*socket].queue(*remote, frame);
                 }
             }

@@ -7,7 +7,7 @@ use super::Engine;
 impl Engine {
     /// Returns whether a guest has caused this event, which is then dropped. Guests may open streams for codes. They
     /// get no data by name, no introduction to others, and no further addresses of this end.
-    pub(super) fn is_of_guest(&mut self, event: &LinkEvent) -> bool {
+    pub(super) fn drop_guest_event(&mut self, event: &LinkEvent) -> bool {
         let endpoint = &mut self.net.endpoint;
         match event {
             LinkEvent::Packet { link, .. } | LinkEvent::Candidates { link, .. } => {

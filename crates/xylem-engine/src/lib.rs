@@ -132,7 +132,7 @@ pub struct Network {
     admission: Admission<FaceId>,
     /// Unproven UDP peers for which frames wait.
     asking: Vec<FaceId>,
-    told: Vec<FaceTrouble>,
+    reported_troubles: Vec<FaceTrouble>,
     /// The link socket on which an address was last received, where there are several.
     last_received_on: HashMap<SocketAddr, usize>,
     pending: VecDeque<EngineEvent>,
@@ -201,7 +201,7 @@ impl Engine {
             faces,
             admission: crate::faces::admission(FaceLimits::default().faces),
             asking: Vec::new(),
-            told: Vec::new(),
+            reported_troubles: Vec::new(),
             last_received_on: HashMap::new(),
             pending: VecDeque::new(),
             unflushed: Vec::new(),
@@ -215,7 +215,7 @@ impl Engine {
             datagram: Vec::new(),
         };
         let mut engine = Self { forwarder, net, program, bytes_since_flush: 0, waker: None };
-        engine.tell_made_up();
+        engine.declare_synthetic_prefixes();
         Ok(engine)
     }
 
@@ -366,7 +366,7 @@ impl Engine {
         let (now, wall) = (self.now(), Duration::from_millis(now_ms()));
         if self.net.awake.slept(now, wall) {
             tracing::info!("this machine was asleep");
-            self.woke();
+            self.on_wake();
         }
         self.timers();
         Ok(())
@@ -374,7 +374,7 @@ impl Engine {
 
     fn timers(&mut self) {
         let now = self.now();
-        self.use_told_relays();
+        self.use_added_relays();
         if self.net.endpoint.poll_timeout().is_some_and(|t| t <= now) {
             self.net.endpoint.handle_timeout(now);
             self.drain_endpoint(now);
@@ -441,8 +441,8 @@ impl Engine {
         let now = self.now();
         let net = &mut self.net;
         while let Some(transmit) = net.endpoint.poll_transmit(now, &mut net.datagram) {
-            if net.carriers.made_up(transmit.to) || net.reaching.made_up(transmit.to) {
-                net.send_made_up(now, &transmit);
+            if net.carriers.is_synthetic(transmit.to) || net.reaching.is_synthetic(transmit.to) {
+                net.send_to_synthetic(now, &transmit);
             } else if let Some(socket) = net.link_socket_for(transmit.to) {
                 let contents = &net.datagram[..transmit.len];
                 let ecn =
@@ -464,7 +464,7 @@ impl Network {
     }
 
     /// Records the socket on which an address was received.
-    fn heard_on(&mut self, from: SocketAddr, socket: usize) {
+    fn record_socket(&mut self, from: SocketAddr, socket: usize) {
         let heard = &mut self.last_received_on;
         if heard.len() < self.limits.faces || heard.contains_key(&from) {
             heard.insert(from, socket);

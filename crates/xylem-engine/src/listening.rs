@@ -255,7 +255,7 @@ impl Engine {
     ) -> Option<FaceId> {
         let remote = train.from;
         let asks = train.bytes.chunks(train.stride).any(admission::opens);
-        if !asks || !self.lets_in(FaceKind::Datagrams, remote.ip()) {
+        if !asks || !self.admits(FaceKind::Datagrams, remote.ip()) {
             return None;
         }
         let far = FaceUri::Udp(endpoint(remote));
@@ -290,7 +290,7 @@ impl Engine {
                     let carrier = *carrier;
                     match listener.accept() {
                         Ok((stream, from)) => self.accept_carrier(carrier, stream, from),
-                        Err(e) if self.may_go_on(&e) => {}
+                        Err(e) if self.can_accept_more(&e) => {}
                         Err(_) => return,
                     }
                     continue;
@@ -299,7 +299,7 @@ impl Engine {
                 FaceListener::Unix(listener) => {
                     match listener.io.accept() {
                         Ok((stream, _)) => self.accept_unix(i, stream),
-                        Err(e) if self.may_go_on(&e) => {}
+                        Err(e) if self.can_accept_more(&e) => {}
                         Err(_) => return,
                     }
                     continue;
@@ -308,7 +308,7 @@ impl Engine {
                 FaceListener::Ring(listener) => {
                     match listener.io.accept() {
                         Ok((stream, _)) => self.accept_ring(i, stream),
-                        Err(e) if self.may_go_on(&e) => {}
+                        Err(e) if self.can_accept_more(&e) => {}
                         Err(_) => return,
                     }
                     continue;
@@ -316,7 +316,7 @@ impl Engine {
             };
             match accepted {
                 Ok((stream, from, speaks)) => self.accept_tcp(stream, from, speaks),
-                Err(e) if self.may_go_on(&e) => {}
+                Err(e) if self.can_accept_more(&e) => {}
                 Err(_) => return,
             }
         }
@@ -326,7 +326,7 @@ impl Engine {
     fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr, speaks: TcpProtocol) {
         let scope = scope_of(from);
         let kind = if scope == FaceScope::Local { FaceKind::Local } else { FaceKind::Connection };
-        if !self.lets_in(kind, from.ip()) {
+        if !self.admits(kind, from.ip()) {
             return;
         }
         let ip = from.ip();
@@ -388,7 +388,7 @@ impl Engine {
     ) {
         use std::os::fd::AsRawFd;
         let here = Ipv4Addr::LOCALHOST.into();
-        if !self.lets_in(FaceKind::Local, here) {
+        if !self.admits(FaceKind::Local, here) {
             return;
         }
         let Some(local) = self.net.listeners[i].uri() else { return };

@@ -21,7 +21,7 @@ const CONGESTED: u64 = 1;
 
 /// The engine counts as behind when there was always more input for this long. Then it drops frames of faces with too
 /// many useless packets.
-const BEHIND: Duration = Duration::from_millis(5);
+const BEHIND_AFTER: Duration = Duration::from_millis(5);
 
 /// The origin of a frame.
 #[derive(Clone, Copy)]
@@ -49,7 +49,7 @@ impl Engine {
         let many = link_sockets.len() > 1;
         let more = link_sockets[i].receive(&mut |from, marked, datagram| {
             // No network interface has one of our synthetic addresses.
-            if carriers.made_up(from) || reaching.made_up(from) {
+            if carriers.is_synthetic(from) || reaching.is_synthetic(from) {
                 return;
             }
             if many
@@ -73,7 +73,10 @@ impl Engine {
 
     pub(super) fn drain_endpoint(&mut self, now: Duration) {
         while let Some(event) = self.net.endpoint.poll_event() {
-            if self.is_of_guest(&event) || self.is_of_relay(now, &event) || self.is_of_way(&event) {
+            if self.drop_guest_event(&event)
+                || self.handle_relay_link_event(now, &event)
+                || self.handle_path_event(&event)
+            {
                 continue;
             }
             match event {
@@ -93,7 +96,7 @@ impl Engine {
                     if known.is_none()
                         && let Some(dial) = dial
                     {
-                        self.take_beside(link, dial);
+                        self.take_extra_link(link, dial);
                     } else if let Some(id) = known.or_else(|| self.face_of_new_link(link, remote)) {
                         // A program that dials by a knock judges all answers; others keep the first.
                         if self.net.knock.is_none() {
@@ -155,7 +158,7 @@ impl Engine {
         let mut trains = std::mem::take(&mut self.net.trains);
         let group = &mut self.net.multicast[i];
         let own = group.local();
-        let more = group.hears.receive_trains(&mut trains)?;
+        let more = group.receiver.receive_trains(&mut trains)?;
         let now = self.now();
         let is_it =
             |f: &EngineFace| matches!(f.transport, Transport::Multicast(group) if group == i);
@@ -272,10 +275,10 @@ impl Engine {
         let Self { forwarder, net, .. } = self;
         let Some(face) = net.faces.get_mut(from) else { return };
         // Only a remote peer that dialled this end may be dropped early for its useless packets.
-        if net.busy_since.is_some_and(|since| now > since + BEHIND)
+        if net.busy_since.is_some_and(|since| now > since + BEHIND_AFTER)
             && face.peer.is_none()
             && face.scope == FaceScope::NonLocal
-            && let Some(until) = forwarder.rests_until(now, from)
+            && let Some(until) = forwarder.held_back_until(now, from)
         {
             if let Transport::Link(link) = face.transport {
                 net.endpoint.rest(link, until);
@@ -285,7 +288,7 @@ impl Engine {
         face.last_received = now;
         let seat = face.seat;
         if let Some(seat) = seat {
-            net.admission.heard(seat, now);
+            net.admission.received(seat, now);
         }
         if let Transport::Udp { unproven: Some(unproven), .. } = &mut face.transport {
             unproven.received(frame.len());

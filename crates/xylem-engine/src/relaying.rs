@@ -43,7 +43,7 @@ impl RelayService {
         let mut seed = [0; 32];
         getrandom::fill(&mut seed).map_err(|e| io::Error::other(e.to_string()))?;
         let mut server = RelayServer::new(config, seed);
-        server.hide(carriers.prefix());
+        server.set_internal_prefix(carriers.prefix());
         Ok(Self { server, sessions: HashMap::new(), second: Vec::new() })
     }
 }
@@ -56,7 +56,7 @@ impl Engine {
     pub fn relay(&mut self, config: RelayConfig) -> io::Result<()> {
         let mut relaying = RelayService::new(config, &self.net.carriers)?;
         let key = self.net.endpoint.secret_for("xylem v1 relay: what resets end with");
-        relaying.server.answer_forgotten(key);
+        relaying.server.enable_resets(key);
         self.net.relaying = Some(Box::new(relaying));
         Ok(())
     }
@@ -102,10 +102,10 @@ impl Engine {
     }
 
     /// Informs the clients of a relay that was killed that it is back; see [`RelayServer::wake`].
-    pub fn wake_relayed(&mut self, clients: &[u8]) {
+    pub fn notify_relay_clients(&mut self, clients: &[u8]) {
         let now = self.now();
         if let Some(relaying) = &mut self.net.relaying {
-            relaying.server.wake(now, clients);
+            relaying.server.notify_clients(now, clients);
         }
     }
 
@@ -115,16 +115,16 @@ impl Engine {
         let Network { link_sockets, carriers, reaching, .. } = &mut self.net;
         let more = link_sockets[i].receive_messages(&mut |from, marked, stride, bytes| {
             // No network interface has one of our synthetic addresses.
-            if !carriers.made_up(from) && !reaching.made_up(from) {
+            if !carriers.is_synthetic(from) && !reaching.is_synthetic(from) {
                 trains.push(ReceivedDatagrams { from, marked, stride, bytes });
             }
         })?;
         let now = self.now();
         for train in trains {
             if self.net.link_sockets.len() > 1 {
-                self.net.heard_on(train.from, i);
+                self.net.record_socket(train.from, i);
             }
-            let used = self.pass_on(now, train);
+            let used = self.forward_or_handle(now, train);
             let Network { link_sockets, opened, .. } = &mut self.net;
             link_sockets[i].give_back(used.freeze());
             opened.drain(..).for_each(|datagram| link_sockets[i].give_back(datagram));
@@ -145,7 +145,7 @@ impl Engine {
         let outcome = carriers.receive(now, id, &mut |datagram| datagrams.push(datagram));
         for bytes in datagrams {
             let stride = bytes.len().max(1);
-            self.pass_on(now, ReceivedDatagrams { from, marked: false, stride, bytes });
+            self.forward_or_handle(now, ReceivedDatagrams { from, marked: false, stride, bytes });
         }
         self.net.flush_relay();
         outcome
@@ -153,7 +153,7 @@ impl Engine {
 
     /// Forwards the relay's datagrams, and hands the rest to the endpoint. Events of the endpoint are handled at once,
     /// because the next datagram may belong to a registration that this one makes. Returns memory that may be reused.
-    fn pass_on(&mut self, now: Duration, train: ReceivedDatagrams) -> BytesMut {
+    fn forward_or_handle(&mut self, now: Duration, train: ReceivedDatagrams) -> BytesMut {
         let ReceivedDatagrams { from, marked, stride, bytes: mut rest } = train;
         // A run of bytes at the front with one destination.
         let mut run: Option<(SocketAddr, usize)> = None;
@@ -238,7 +238,7 @@ impl Network {
     /// Informs a relay's clients that it ends.
     pub(super) fn end_relay(&mut self) {
         if let Some(relaying) = &mut self.relaying {
-            relaying.server.end();
+            relaying.server.notify_end();
             self.flush_relay();
         }
     }
@@ -264,7 +264,7 @@ impl Network {
     /// Sends datagrams of `stride` bytes; the last may be shorter. They leave unmarked: the link inside counts marks of
     /// its own path.
     fn send_relayed(&mut self, now: Duration, to: SocketAddr, contents: &[u8], stride: usize) {
-        if self.carriers.made_up(to) {
+        if self.carriers.is_synthetic(to) {
             if let Some(id) = self.carriers.of_address(to) {
                 self.carriers.queue(now, id, contents, stride);
             }

@@ -25,7 +25,7 @@ impl Engine {
     /// The address of the other end of a link, if datagrams go there directly.
     pub fn link_at(&self, face: FaceId) -> Option<SocketAddr> {
         let at = self.net.endpoint.link(self.link_of(face).ok()?)?.remote();
-        let made_up = self.net.carriers.made_up(at) || self.net.reaching.made_up(at);
+        let made_up = self.net.carriers.is_synthetic(at) || self.net.reaching.is_synthetic(at);
         (!made_up).then_some(at)
     }
 

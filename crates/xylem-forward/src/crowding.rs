@@ -11,28 +11,31 @@ use crate::forwarder::Forwarder;
 use crate::storage::Storage;
 
 /// Maximum number of evictions for one Interest: a name of the greatest length takes the room of this many short ones.
-pub(crate) const MOST_FOR_ONE: usize = 64;
+pub(crate) const MAX_EVICTIONS: usize = 64;
 
 impl<S: Storage> Forwarder<S> {
     /// Makes some room in the tables for this Interest. Returns false if it could never fit, or if nothing is pending.
     #[cold]
     pub(crate) fn make_room(&mut self, now: u64, interest: &Interest<'_>) -> bool {
         self.pit.could_hold(interest)
-            && self.faces.greediest().is_some_and(|face| self.drop_oldest_of(now, face))
+            && self
+                .faces
+                .face_with_highest_load()
+                .is_some_and(|face| self.evict_oldest_of(now, face))
     }
 
     /// Evicts the oldest pending Interest of a face. Returns false if it has none.
     #[cold]
-    pub(crate) fn drop_oldest_of(&mut self, now: u64, face: u32) -> bool {
-        let dropped = self.forget_oldest_of(now, face);
+    pub(crate) fn evict_oldest_of(&mut self, now: u64, face: u32) -> bool {
+        let dropped = self.release_oldest_of(now, face);
         self.counters.evicted += u64::from(dropped);
         dropped
     }
 
     /// As [`Self::drop_oldest_of`], for a face that is removed.
-    pub(crate) fn forget_oldest_of(&mut self, now: u64, face: u32) -> bool {
+    pub(crate) fn release_oldest_of(&mut self, now: u64, face: u32) -> bool {
         let Some(id) = self.pit.oldest_of(&self.faces, face) else { return false };
-        if !self.pit.release_in(&mut self.faces, id, face) {
+        if !self.pit.release_in_record(&mut self.faces, id, face) {
             self.end_entry(now, id);
         }
         true

@@ -88,7 +88,7 @@ pub trait Outlet {
     fn send(&mut self, to: FaceId, packet: OutgoingPacket<'_>);
 
     /// Passes on what was learned, for the owner of the routes. Other owners need not implement it.
-    fn learned(&mut self, lesson: LearnedRoute<'_>) {
+    fn on_learned(&mut self, lesson: LearnedRoute<'_>) {
         let _ = lesson;
     }
 }

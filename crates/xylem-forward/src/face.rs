@@ -5,7 +5,7 @@ use crate::slab::NONE;
 
 /// Rate of useless packets tolerated per face: 200 a second. A normal consumer is refused now and then, when a peer
 /// lacks a segment or a name is tried.
-const USELESS: RateLimitParameters =
+const USELESS_RATE: RateLimitParameters =
     RateLimitParameters { interval: 5_000, burst: 2_000_000, most: 8_000_000 };
 
 /// Parameters of a rate limit, in microseconds.
@@ -32,7 +32,7 @@ impl RateAccount {
 
     /// Takes back one noted event.
     #[inline]
-    pub(crate) fn forgive(&mut self, rate: RateLimitParameters) {
+    pub(crate) fn take_back(&mut self, rate: RateLimitParameters) {
         self.0 = self.0.saturating_sub(rate.interval);
     }
 
@@ -202,7 +202,7 @@ impl FaceEntry {
     /// Sends a Data to the face.
     #[inline]
     pub(crate) fn send_data(&mut self, leaving: OutgoingPacket<'_>, out: &mut impl Outlet) {
-        self.useless.forgive(USELESS);
+        self.useless.take_back(USELESS_RATE);
         self.counters.out_data += 1;
         self.counters.out_bytes += leaving.packet.len() as u64;
         out.send(self.id, leaving);
@@ -211,12 +211,12 @@ impl FaceEntry {
     /// Records a useless packet from the face.
     #[cold]
     pub(crate) fn note_useless(&mut self, now: u64) {
-        self.useless.note(now, USELESS);
+        self.useless.note(now, USELESS_RATE);
     }
 
     /// The time until which the face should not be read from.
     pub(crate) fn rests_until(&self, now: u64) -> Option<u64> {
-        self.useless.over_until(now, USELESS)
+        self.useless.over_until(now, USELESS_RATE)
     }
 
     /// Whether the face has more than one neighbour.

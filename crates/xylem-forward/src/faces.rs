@@ -52,12 +52,12 @@ pub(crate) struct FaceTable<S: Storage> {
     last: u32,
     /// The face with the highest load at its last update, and that load. No face has more.
     greediest: u32,
-    most: u64,
+    highest_load: u64,
     /// When the last packet arrived, in microseconds.
     pub(crate) now: u64,
     /// Useless packets over all faces, and the rate tolerated.
     useless: RateAccount,
-    borne: RateLimitParameters,
+    tolerated: RateLimitParameters,
 }
 
 impl<S: Storage> FaceTable<S> {
@@ -66,7 +66,15 @@ impl<S: Storage> FaceTable<S> {
         let interval = 1_000_000 / u64::from(borne.max(1));
         let borne = RateLimitParameters { interval, burst: 100_000, most: 250_000 };
         let (table, useless) = (SlotTable::new(usize::MAX), RateAccount::default());
-        FaceTable { table, last: 0, greediest: 0, most: 0, now: 0, useless, borne }
+        FaceTable {
+            table,
+            last: 0,
+            greediest: 0,
+            highest_load: 0,
+            now: 0,
+            useless,
+            tolerated: borne,
+        }
     }
 
     /// Adds a face. `None` if there is no room.
@@ -133,19 +141,19 @@ impl<S: Storage> FaceTable<S> {
     pub(crate) fn note_useless(&mut self, from: Ingress) {
         let now = self.now;
         self.of(from).note_useless(now);
-        self.useless.note(now, self.borne);
+        self.useless.note(now, self.tolerated);
     }
 
     /// The time until which a face should not be read from. It is set while all faces together exceed the tolerated
     /// rate, and this face exceeds the rate of a normal consumer.
     pub(crate) fn rests_until(&self, now: u64, face: u32) -> Option<u64> {
-        let all = self.useless.over_until(now, self.borne)?;
+        let all = self.useless.over_until(now, self.tolerated)?;
         self.get(face)?.rests_until(now).map(|until| until.min(all))
     }
 
     /// Adds a pending Interest of the face, with its record. Returns the face's previous newest record.
     #[inline]
-    pub(crate) fn note_asked(&mut self, from: Ingress, record: u32, cost: u64) -> u32 {
+    pub(crate) fn add_pending(&mut self, from: Ingress, record: u32, cost: u64) -> u32 {
         let face = self.of(from);
         let before = core::mem::replace(&mut face.newest, record);
         if before == NONE {
@@ -154,22 +162,22 @@ impl<S: Storage> FaceTable<S> {
         face.pending += 1;
         face.load += cost;
         let load = face.load;
-        if load > self.most {
-            (self.greediest, self.most) = (from.face, load);
+        if load > self.highest_load {
+            (self.greediest, self.highest_load) = (from.face, load);
         }
         before
     }
 
     /// The face with the highest load, or one with at least seven eighths of that. The faces are thus searched only
     /// after a change by an eighth.
-    pub(crate) fn greediest(&mut self) -> Option<u32> {
+    pub(crate) fn face_with_highest_load(&mut self) -> Option<u32> {
         let load = self.get(self.greediest).map_or(0, |face| face.load);
-        if load.saturating_mul(8) < self.most.saturating_mul(7) {
+        if load.saturating_mul(8) < self.highest_load.saturating_mul(7) {
             let faces = self.table.ids().map(|at| self.table.get(at));
             let most = faces.max_by_key(|face| face.load)?;
-            (self.greediest, self.most) = (most.id.0 as u32, most.load);
+            (self.greediest, self.highest_load) = (most.id.0 as u32, most.load);
         }
-        (self.most > 0).then_some(self.greediest)
+        (self.highest_load > 0).then_some(self.greediest)
     }
 
     /// Sends a Data.
@@ -215,7 +223,7 @@ impl<S: Storage> FaceTable<S> {
             return;
         }
         face.note_useless(now);
-        self.useless.note(now, self.borne);
+        self.useless.note(now, self.tolerated);
         face.counters.out_nacks += 1;
         face.counters.out_bytes += interest.len() as u64;
         let nack = Some(reason);

@@ -46,7 +46,7 @@ pub struct Forwarder<S: Storage = Standard> {
     pub(crate) announcements: Announcements,
     pub(crate) counters: ForwarderCounters,
     /// The sum of the counters of removed faces.
-    gone: FaceCounters,
+    removed_counters: FaceCounters,
     /// The number of the Data delivered last.
     pub(crate) serial: u64,
     // Buffers that are reused for every packet.
@@ -88,7 +88,7 @@ impl<S: Storage> Forwarder<S> {
             measurements: RecentCache::new(config.measurements, measured_for),
             announcements: Announcements::default(),
             counters: ForwarderCounters::default(),
-            gone: FaceCounters::default(),
+            removed_counters: FaceCounters::default(),
             serial: 0,
             hashes: NameHashes::default(),
             other_hashes: NameHashes::default(),
@@ -105,8 +105,8 @@ impl<S: Storage> Forwarder<S> {
     /// Removes a face, its routes, and its pending Interests, so that faces that come and go leave nothing behind.
     pub fn remove_face(&mut self, face: FaceId) {
         if let Some(number) = self.faces.number(face) {
-            while self.forget_oldest_of(self.faces.now, number) {}
-            self.gone += self.counters(face).unwrap_or_default();
+            while self.release_oldest_of(self.faces.now, number) {}
+            self.removed_counters += self.counters(face).unwrap_or_default();
             self.faces.remove(number);
             self.remove_routes_over(face);
             self.announcements.forget(face);
@@ -131,17 +131,20 @@ impl<S: Storage> Forwarder<S> {
     /// The time until which the caller should not read from a face while others wait. It is set if all faces together
     /// send more useless packets (refused, malformed, repeated) than [`ForwarderConfig::useless_per_second`], and this face more
     /// than a normal consumer. `None`: the face may be read from. The forwarder itself drops nothing because of this.
-    pub fn rests_until(&self, now: Duration, face: FaceId) -> Option<Duration> {
+    pub fn held_back_until(&self, now: Duration, face: FaceId) -> Option<Duration> {
         let until = self.faces.rests_until(micros(now), u32::try_from(face.0).ok()?)?;
         Some(Duration::from_micros(until))
     }
 
     /// The counters of all faces, including removed ones.
     pub fn carried(&self) -> FaceCounters {
-        self.faces().filter_map(|face| self.counters(face)).fold(self.gone, |mut sum, counters| {
-            sum += counters;
-            sum
-        })
+        self.faces().filter_map(|face| self.counters(face)).fold(
+            self.removed_counters,
+            |mut sum, counters| {
+                sum += counters;
+                sum
+            },
+        )
     }
 
     /// Counters of the whole forwarder.
@@ -188,8 +191,8 @@ impl<S: Storage> Forwarder<S> {
         self.pit.expire(now, &mut self.matches);
         for i in 0..self.matches.as_slice().len() {
             let id = self.matches.as_slice()[i];
-            self.counters.expired += u64::from(self.pit.ins(id).next().is_some());
-            self.note_silence(now, id);
+            self.counters.expired += u64::from(self.pit.in_records(id).next().is_some());
+            self.record_missing_answers(now, id);
             self.end_entry(now, id);
         }
     }
@@ -265,10 +268,10 @@ impl<S: Storage> Forwarder<S> {
     #[inline]
     pub(crate) fn end_entry(&mut self, now: u64, id: u32) {
         let (hash, hasher, nonces) = (self.pit.hash_of(id), &self.hasher, &mut self.dead_nonces);
-        self.pit.release_outs(id, |record| {
+        self.pit.release_out_records(id, |record| {
             nonces.set(now, hasher.with_nonce(hash, record.nonce), ());
         });
-        self.pit.release_ins(&mut self.faces, id);
+        self.pit.release_in_records(&mut self.faces, id);
         self.pit.remove(id);
     }
 }

@@ -37,7 +37,7 @@ pub trait Flat<T>: Default {
     /// Removes value `i`. Later values move up.
     fn remove(&mut self, i: usize);
     /// Releases memory if much more than `len` values' worth is held.
-    fn give_back(&mut self, len: usize);
+    fn release_excess(&mut self, len: usize);
 }
 
 #[cfg(feature = "alloc")]
@@ -125,7 +125,7 @@ mod heap {
             Vec::remove(self, i);
         }
 
-        fn give_back(&mut self, len: usize) {
+        fn release_excess(&mut self, len: usize) {
             if self.capacity() > len + len / 4 + 64 {
                 self.shrink_to(len);
             }
@@ -207,5 +207,5 @@ impl<T: Default, const N: usize> Flat<T> for Array<T, N> {
         self.len -= 1;
     }
 
-    fn give_back(&mut self, _len: usize) {}
+    fn release_excess(&mut self, _len: usize) {}
 }

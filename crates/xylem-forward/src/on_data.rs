@@ -36,13 +36,13 @@ impl<S: Storage> Forwarder<S> {
         self.serial += 1;
         for i in 0..self.matches.as_slice().len() {
             let id = self.matches.as_slice()[i];
-            self.counters.satisfied += u64::from(self.pit.ins(id).next().is_some());
+            self.counters.satisfied += u64::from(self.pit.in_records(id).next().is_some());
             let learning = self.pit.get(id).learning;
             self.note_announcement(from.id(), learning, data.name(), incoming, out);
             self.deliver(now, from, (id, data.name()), incoming, out);
-            self.note_answer(now, from.face, id);
+            self.record_answer(now, from.face, id);
             if self.awaits_probe(id) {
-                self.pit.release_ins(&mut self.faces, id);
+                self.pit.release_in_records(&mut self.faces, id);
             } else {
                 self.end_entry(now, id);
             }
@@ -58,7 +58,7 @@ impl<S: Storage> Forwarder<S> {
         for i in 0..self.matches.as_slice().len() {
             let id = self.matches.as_slice()[i];
             let asked = |r: &OutRecord| r.face == face && r.refusal() != UpstreamStatus::Answered;
-            if self.pit.outs(id).any(asked) {
+            if self.pit.out_records(id).any(asked) {
                 self.matches.as_mut_slice()[kept] = id;
                 kept += 1;
             }
@@ -79,7 +79,7 @@ impl<S: Storage> Forwarder<S> {
     ) {
         let learning = self.pit.get(id).learning;
         let mut buffer = TokenBuffer::new();
-        for record in self.pit.ins(id) {
+        for record in self.pit.in_records(id) {
             if record.expires <= now || (record.face == from.face && !from.may_return()) {
                 continue;
             }
@@ -91,7 +91,9 @@ impl<S: Storage> Forwarder<S> {
                 continue;
             }
             let announcement = match face.settings.scope {
-                FaceScope::NonLocal => self.announcements.beside(learning, name, incoming),
+                FaceScope::NonLocal => {
+                    self.announcements.announcement_to_send(learning, name, incoming)
+                }
                 FaceScope::Local => None,
             };
             let leaving = OutgoingPacket {
@@ -122,17 +124,17 @@ impl<S: Storage> Forwarder<S> {
         }
         let hash = self.hasher.hash(interest.name());
         let id = self.pit.find(interest, hash).ok_or(DropReason::Unsolicited)?;
-        let asked = self.pit.out_of(id, from.face);
+        let asked = self.pit.out_record(id, from.face);
         asked
             .filter(|record| interest.nonce() == Some(record.nonce) && !record.is_refused())
             .ok_or(DropReason::Unsolicited)?
             .refuse(reason);
-        self.note_refusal(now, from.face, id);
+        self.record_nack(now, from.face, id);
         if reason == NackReason::NO_ROUTE && self.pit.get(id).learning.chosen {
-            out.learned(LearnedRoute::NoRoute { face: from.id(), name: interest.name() });
+            out.on_learned(LearnedRoute::NoRoute { face: from.id(), name: interest.name() });
         }
         let open = {
-            let mut open = self.pit.outs(id).filter(|record| !record.is_refused());
+            let mut open = self.pit.out_records(id).filter(|record| !record.is_refused());
             (open.next().map(|record| record.face), open.next().is_some())
         };
         match open {
@@ -141,9 +143,9 @@ impl<S: Storage> Forwarder<S> {
                 self.end_entry(now, id);
             }
             // The only face left to answer waits for the answer itself, so it is refused too.
-            (Some(last), false) if self.pit.ins(id).any(|record| record.face == last) => {
+            (Some(last), false) if self.pit.in_records(id).any(|record| record.face == last) => {
                 self.refuse(now, id, interest, |face| face == last, out);
-                self.pit.release_in(&mut self.faces, id, last);
+                self.pit.release_in_record(&mut self.faces, id, last);
             }
             _ => {}
         }
@@ -151,8 +153,8 @@ impl<S: Storage> Forwarder<S> {
     }
 
     /// The mildest reason of the Nacks that arrived.
-    fn mildest(&self, id: u32) -> NackReason {
-        let came = self.pit.outs(id).map(|record| record.refusal());
+    fn mildest_reason(&self, id: u32) -> NackReason {
+        let came = self.pit.out_records(id).map(|record| record.refusal());
         let reasons =
             came.filter(|r| !matches!(r, UpstreamStatus::None | UpstreamStatus::Answered));
         reasons.min().unwrap_or_default().reason()
@@ -167,9 +169,9 @@ impl<S: Storage> Forwarder<S> {
         chosen: impl Fn(u32) -> bool,
         out: &mut impl Outlet,
     ) {
-        let reason = self.mildest(id);
+        let reason = self.mildest_reason(id);
         let mut buffer = TokenBuffer::new();
-        for record in self.pit.ins(id).filter(|r| chosen(r.face) && r.expires > now) {
+        for record in self.pit.in_records(id).filter(|r| chosen(r.face) && r.expires > now) {
             let changes =
                 InterestChanges { nonce: Some(record.nonce), ..InterestChanges::default() };
             if rewrite(interest, changes, &mut self.scratch) {

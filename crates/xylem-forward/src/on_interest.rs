@@ -2,7 +2,7 @@
 
 use xylem_packet::{Interest, NackReason};
 
-use crate::crowding::MOST_FOR_ONE;
+use crate::crowding::MAX_EVICTIONS;
 use crate::faces::{Ingress, LOCALHOP, LOCALHOST, is_under};
 use crate::forwarder::Forwarder;
 use crate::pit::PitTableFull;
@@ -44,15 +44,16 @@ impl<S: Storage> Forwarder<S> {
         }
         let known = self.pit.find(interest, hash);
         if let Some(id) = known {
-            let asker = self.pit.ins(id).find(|record| record.nonce == nonce).map(|r| r.face);
+            let asker =
+                self.pit.in_records(id).find(|record| record.nonce == nonce).map(|r| r.face);
             if asker == Some(from.face) {
                 return Err(DropReason::Duplicate);
             }
-            if asker.is_some() || self.pit.outs(id).any(|record| record.nonce == nonce) {
+            if asker.is_some() || self.pit.out_records(id).any(|record| record.nonce == nonce) {
                 return Err(self.looped(from, incoming, out));
             }
         }
-        let waited_for = known.is_some_and(|id| self.pit.ins(id).next().is_some());
+        let waited_for = known.is_some_and(|id| self.pit.in_records(id).next().is_some());
         if !waited_for && self.answer_from_cache(now, from, interest, incoming, out) {
             return Ok(());
         }
@@ -150,11 +151,11 @@ impl<S: Storage> Forwarder<S> {
         incoming: &IncomingPacket<'_>,
     ) -> Result<u32, DropReason> {
         let is_waiting =
-            known.is_some_and(|id| self.pit.ins(id).any(|record| record.face == from.face));
+            known.is_some_and(|id| self.pit.in_records(id).any(|record| record.face == from.face));
         let face = self.faces.of(from);
         if !is_waiting && face.settings.pit_quota.is_some_and(|quota| face.pending >= quota) {
             // The face does not wait in the known entry, so evicting its oldest record keeps that entry.
-            if !self.drop_oldest_of(now, from.face) {
+            if !self.evict_oldest_of(now, from.face) {
                 return Err(DropReason::Quota);
             }
         }
@@ -164,7 +165,7 @@ impl<S: Storage> Forwarder<S> {
         let id = loop {
             match self.try_note(from, (interest, nonce), known, expires, incoming.pit_token) {
                 Ok(id) => break id,
-                Err(PitTableFull) if others < MOST_FOR_ONE && self.make_room(now, interest) => {
+                Err(PitTableFull) if others < MAX_EVICTIONS && self.make_room(now, interest) => {
                     others += 1
                 }
                 Err(PitTableFull) => return Err(DropReason::PitFull),
@@ -172,7 +173,7 @@ impl<S: Storage> Forwarder<S> {
             // The entry may have been evicted.
             known = self.pit.find(interest, self.hashes.whole());
         };
-        let last = self.pit.ins(id).map(|record| record.expires).max().unwrap_or(expires);
+        let last = self.pit.in_records(id).map(|record| record.expires).max().unwrap_or(expires);
         self.pit.arm(id, last);
         Ok(id)
     }
@@ -190,7 +191,7 @@ impl<S: Storage> Forwarder<S> {
             Some(id) => id,
             None => self.pit.insert(interest, self.hashes.whole())?,
         };
-        let noted = self.pit.set_in(&mut self.faces, id, (from, nonce), expires, token);
+        let noted = self.pit.set_in_record(&mut self.faces, id, (from, nonce), expires, token);
         if noted.is_err() && known.is_none() {
             self.pit.remove(id);
         }

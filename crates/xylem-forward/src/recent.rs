@@ -42,7 +42,7 @@ impl<V: Copy + Default, R: Flat<RecentRow<V>>> RecentCache<V, R> {
     }
 
     #[inline]
-    fn knows(&self, now: u64, way: &RecentWay<V>, key: u64) -> bool {
+    fn is_current(&self, now: u64, way: &RecentWay<V>, key: u64) -> bool {
         way.key == key && way.at != 0 && now <= way.at.saturating_add(self.lifetime)
     }
 
@@ -50,7 +50,7 @@ impl<V: Copy + Default, R: Flat<RecentRow<V>>> RecentCache<V, R> {
     #[inline]
     pub(crate) fn get(&self, now: u64, key: u64) -> Option<V> {
         let row = self.rows.as_slice().get(self.row(key))?;
-        row.0.iter().find(|way| self.knows(now, way, key)).map(|way| way.value)
+        row.0.iter().find(|way| self.is_current(now, way, key)).map(|way| way.value)
     }
 
     /// Sets the value of `key`, dated now.

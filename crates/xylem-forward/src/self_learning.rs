@@ -32,7 +32,7 @@ pub(crate) struct Announcements {
 impl Announcements {
     /// The announcement to send with a Data to another machine.
     #[inline]
-    pub(crate) fn beside<'a>(
+    pub(crate) fn announcement_to_send<'a>(
         &'a self,
         learning: SelfLearningState,
         name: NameRef<'_>,
@@ -152,7 +152,7 @@ impl<S: Storage> Forwarder<S> {
         let mut waits = None;
         for i in 0..self.matches.as_slice().len() {
             let face = self.matches.as_slice()[i];
-            let before = self.pit.outs(id).find(|record| record.face == face);
+            let before = self.pit.out_records(id).find(|record| record.face == face);
             if before.is_none() && !self.pit.has_room_for_out(id) {
                 continue;
             }
@@ -182,7 +182,7 @@ impl<S: Storage> Forwarder<S> {
         if learning.searched
             && let Some(announcement) = incoming.announcement
         {
-            out.learned(LearnedRoute::Announced { face, name, announcement });
+            out.on_learned(LearnedRoute::Announced { face, name, announcement });
         }
     }
 }

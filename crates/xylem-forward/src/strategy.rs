@@ -82,7 +82,7 @@ impl<S: Storage> Forwarder<S> {
                     self.best_route(now, id, leaving, route)
                 }
                 (Some(route), ForwardingStrategy::Random) => {
-                    self.any_route(now, id, leaving, route)
+                    self.random_route(now, id, leaving, route)
                 }
                 (Some(route), ForwardingStrategy::Access) => {
                     self.access(now, id, leaving, route, out)
@@ -121,7 +121,7 @@ impl<S: Storage> Forwarder<S> {
                 Ok(())
             }
             ForwardChoice::Wait => {
-                let first = self.pit.ins(id).next().map(|record| record.face);
+                let first = self.pit.in_records(id).next().map(|record| record.face);
                 match first == Some(leaving.from.face) {
                     true => self.counters.suppressed += 1,
                     false => self.counters.aggregated += 1,
@@ -129,7 +129,7 @@ impl<S: Storage> Forwarder<S> {
                 Ok(())
             }
             ForwardChoice::NoRoute => {
-                if !self.pit.release_in(&mut self.faces, id, leaving.from.face) {
+                if !self.pit.release_in_record(&mut self.faces, id, leaving.from.face) {
                     self.end_entry(now, id);
                 }
                 let reason = NackReason::NO_ROUTE;
@@ -178,7 +178,7 @@ impl<S: Storage> Forwarder<S> {
                 .is_some_and(|face| !leaving.only_local || face.settings.scope == FaceScope::Local)
     }
 
-    fn hop(&self, route: u32, i: usize) -> Option<NextHop> {
+    fn next_hop_at(&self, route: u32, i: usize) -> Option<NextHop> {
         self.fib.get(route).as_slice().get(i).copied()
     }
 
@@ -198,7 +198,7 @@ impl<S: Storage> Forwarder<S> {
     #[inline]
     fn last_open(&self, id: u32, leaving: &OutgoingInterest<'_>) -> Option<&OutRecord> {
         let open = |record: &&OutRecord| !record.is_refused() && record.face != leaving.from.face;
-        self.pit.outs(id).filter(open).max_by_key(|record| record.sent)
+        self.pit.out_records(id).filter(open).max_by_key(|record| record.sent)
     }
 
     pub(crate) fn none_eligible(&self, id: u32, leaving: &OutgoingInterest<'_>) -> ForwardChoice {
@@ -227,7 +227,7 @@ impl<S: Storage> Forwarder<S> {
         let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
             return ForwardChoice::Wait;
         };
-        let sent = |face: &u32| self.pit.outs(id).find(|r| r.face == *face).map(|r| r.sent);
+        let sent = |face: &u32| self.pit.out_records(id).find(|r| r.face == *face).map(|r| r.sent);
         // `None`, not tried, sorts before every time. Among equals the first wins, which is the cheapest.
         match self.eligible(route, leaving).min_by_key(sent) {
             Some(face) => ForwardChoice::Send(face, suppression),
@@ -236,7 +236,7 @@ impl<S: Storage> Forwarder<S> {
     }
 
     /// A random next hop; all are equally likely.
-    fn any_route(
+    fn random_route(
         &mut self,
         now: u64,
         id: u32,
@@ -265,7 +265,7 @@ impl<S: Storage> Forwarder<S> {
         out: &mut impl Outlet,
     ) -> ForwardChoice {
         let under = self.measure(id, route);
-        if self.pit.outs(id).next().is_none() {
+        if self.pit.out_records(id).next().is_none() {
             // One unanswered Interest is enough: all next hops are asked then, and one of them answers.
             let rank = |face: u32| (self.measured(now, under, face).rank(1), face);
             let best = self.eligible(route, leaving).map(rank).min();
@@ -289,14 +289,14 @@ impl<S: Storage> Forwarder<S> {
         // The caller sends the last one.
         let mut waits = ForwardChoice::NoRoute;
         let mut i = 0;
-        while let Some(hop) = self.hop(route, i) {
+        while let Some(hop) = self.next_hop_at(route, i) {
             i += 1;
             let face = hop.face.0 as u32;
             if !self.may_go(leaving, face) {
                 continue;
             }
             any = true;
-            let before = self.pit.outs(id).find(|record| record.face == face);
+            let before = self.pit.out_records(id).find(|record| record.face == face);
             let Some(suppression) = Self::suppression(now, before) else { continue };
             if let ForwardChoice::Send(face, suppression) = waits {
                 self.send_interest(now, id, leaving, (face, suppression), out);
@@ -320,7 +320,8 @@ impl<S: Storage> Forwarder<S> {
         out: &mut impl Outlet,
     ) {
         let nonce = leaving.nonce;
-        if let Some(earlier) = self.pit.set_out(id, OutRecord::new(face, nonce, now, suppression))
+        if let Some(earlier) =
+            self.pit.set_out_record(id, OutRecord::new(face, nonce, now, suppression))
             && earlier != nonce
         {
             // The entry will not remember the nonce, and the Interest may still come back.
@@ -378,7 +379,7 @@ impl<S: Storage> Forwarder<S> {
         let under = self.measure(id, route);
         let max_silent = parameters.max_timeouts.unwrap_or(MAX_SILENT);
         let rank = |face: &u32| {
-            let sent = self.pit.outs(id).find(|r| r.face == *face).map(|r| r.sent);
+            let sent = self.pit.out_records(id).find(|r| r.face == *face).map(|r| r.sent);
             (sent, self.measured(now, under, *face).rank(max_silent))
         };
         match self.eligible(route, leaving).min_by_key(rank) {
@@ -412,7 +413,8 @@ impl<S: Storage> Forwarder<S> {
         let max_silent = parameters.max_timeouts.unwrap_or(MAX_SILENT);
         let known = (under, used, max_silent);
         let Some(face) = self.face_to_probe(now, known, leaving, route) else { return };
-        let open = self.pit.outs(id).any(|record| record.face == face && !record.is_refused());
+        let open =
+            self.pit.out_records(id).any(|record| record.face == face && !record.is_refused());
         if open {
             return;
         }
@@ -472,12 +474,14 @@ impl<S: Storage> Forwarder<S> {
 
     /// Records Data from a face that was asked.
     #[inline]
-    pub(crate) fn note_answer(&mut self, now: u64, face: u32, id: u32) {
+    pub(crate) fn record_answer(&mut self, now: u64, face: u32, id: u32) {
         let under = self.pit.get(id).measured_as;
         if under == 0 {
             return;
         }
-        let Some(record) = self.pit.out_of(id, face).filter(|r| !r.is_refused()) else { return };
+        let Some(record) = self.pit.out_record(id, face).filter(|r| !r.is_refused()) else {
+            return;
+        };
         let rtt = now.saturating_sub(record.sent);
         record.answer();
         let mut measured = self.measured(now, under, face);
@@ -488,11 +492,12 @@ impl<S: Storage> Forwarder<S> {
     /// Whether another face's answer would still be measured.
     #[inline]
     pub(crate) fn awaits_probe(&self, id: u32) -> bool {
-        self.pit.get(id).measured_as != 0 && self.pit.outs(id).any(|record| !record.is_refused())
+        self.pit.get(id).measured_as != 0
+            && self.pit.out_records(id).any(|record| !record.is_refused())
     }
 
     /// Records a Nack from a face that was asked.
-    pub(crate) fn note_refusal(&mut self, now: u64, face: u32, id: u32) {
+    pub(crate) fn record_nack(&mut self, now: u64, face: u32, id: u32) {
         let under = self.pit.get(id).measured_as;
         if under != 0 {
             let mut measured = self.measured(now, under, face);
@@ -502,13 +507,13 @@ impl<S: Storage> Forwarder<S> {
     }
 
     /// Records the missing answers of an entry that ends.
-    pub(crate) fn note_silence(&mut self, now: u64, id: u32) {
+    pub(crate) fn record_missing_answers(&mut self, now: u64, id: u32) {
         let under = self.pit.get(id).measured_as;
         if under == 0 {
             return;
         }
         let (pit, measurements) = (&self.pit, &mut self.measurements);
-        for record in pit.outs(id).filter(|record| !record.is_refused()) {
+        for record in pit.out_records(id).filter(|record| !record.is_refused()) {
             let key = spread(u64::from(under) << 32 | u64::from(record.face));
             let mut measured = measurements.get(now, key).unwrap_or_default();
             if now.saturating_sub(record.sent) >= measured.timeout() {

@@ -117,7 +117,7 @@ fn a_face_with_many_useless_packets_is_held_back() {
     let mut w = World::new(|_| {});
     let (flood, honest, busy, up) = (w.remote(), w.remote(), w.remote(), w.remote());
     w.route("/there", up, 0);
-    let rests = |w: &World, face| w.forwarder.rests_until(w.now, face);
+    let rests = |w: &World, face| w.forwarder.held_back_until(w.now, face);
     let mut nonce = 0;
     let mut in_vain = |w: &mut World, face| {
         nonce += 1;

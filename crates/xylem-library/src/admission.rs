@@ -80,7 +80,7 @@ pub enum AdmissionVerdict<K> {
 
 /// A face's place among the faces that others opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct AdmissionSlot {
     kind: FaceKind,
     place: SeatIndex,
 }
@@ -149,7 +149,7 @@ impl<K: Copy> Admission<K> {
                         let more = self.datagrams.len() >= self.connections.len();
                         let larger = if more { &self.datagrams } else { &self.connections };
                         larger
-                            .anybody(now)
+                            .any_face(now)
                             .map_or(AdmissionVerdict::Full, AdmissionVerdict::Instead)
                     }
                     verdict => verdict,
@@ -159,22 +159,22 @@ impl<K: Copy> Admission<K> {
     }
 
     /// Records the face of an admitted newcomer.
-    pub fn seat(&mut self, now: Duration, kind: FaceKind, from: IpAddr, key: K) -> Seat {
+    pub fn seat(&mut self, now: Duration, kind: FaceKind, from: IpAddr, key: K) -> AdmissionSlot {
         let standing =
             if kind == FaceKind::Datagrams { FaceStanding::Heard } else { FaceStanding::Silent };
-        Seat { kind, place: self.places(kind).take(now, from, key, standing) }
+        AdmissionSlot { kind, place: self.places(kind).take(now, from, key, standing) }
     }
 
     /// Records that a packet arrived over the face.
     #[inline]
-    pub fn heard(&mut self, seat: Seat, now: Duration) {
-        self.places(seat.kind).heard(seat.place, now);
+    pub fn received(&mut self, seat: AdmissionSlot, now: Duration) {
+        self.places(seat.kind).received(seat.place, now);
     }
 
     /// Raises a face's standing. The address of a connection has answered already, so a useful connection counts as
     /// proven.
     #[inline]
-    pub fn raise(&mut self, seat: Seat, standing: FaceStanding) {
+    pub fn raise(&mut self, seat: AdmissionSlot, standing: FaceStanding) {
         let standing = match (seat.kind, standing) {
             (FaceKind::Connection | FaceKind::Local, FaceStanding::Useful) => FaceStanding::Proven,
             // A local program counts as useful after one packet: that distinguishes it from an idle connection.
@@ -185,14 +185,14 @@ impl<K: Copy> Admission<K> {
     }
 
     /// Frees the place of a face that has ended.
-    pub fn leave(&mut self, seat: Seat) {
+    pub fn leave(&mut self, seat: AdmissionSlot) {
         self.places(seat.kind).free(seat.place);
     }
 
     /// Returns how long the face may be silent; `None`: without limit. `idle` is the configured time for a peer that
     /// has been useful.
     #[must_use]
-    pub fn patience(&self, seat: Seat, idle: Duration) -> Option<Duration> {
+    pub fn patience(&self, seat: AdmissionSlot, idle: Duration) -> Option<Duration> {
         let places = match seat.kind {
             FaceKind::Datagrams => &self.datagrams,
             FaceKind::Connection => &self.connections,

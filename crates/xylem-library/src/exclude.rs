@@ -170,19 +170,19 @@ impl Exclusion {
         !self.patterns.is_empty()
             && ends.chain([path.len()]).any(|end| {
                 let is_directory = is_directory || end < path.len();
-                self.says_of(&path[..end], is_directory) == Some(Sense::LeaveOut)
+                self.verdict_of(&path[..end], is_directory) == Some(Sense::LeaveOut)
             })
     }
 
     /// Returns the verdict of the last pattern that matches this path itself.
-    fn says_of(&self, path: &[u8], is_directory: bool) -> Option<Sense> {
+    fn verdict_of(&self, path: &[u8], is_directory: bool) -> Option<Sense> {
         let original = if self.in_step { original_of(path) } else { None };
         let says = |pattern: &Pattern| {
-            let of_original = || pattern.says(original.as_deref()?, is_directory);
+            let of_original = || pattern.verdict(original.as_deref()?, is_directory);
             match &original {
                 Some(_) if !pattern.has(COPIES) => of_original(),
                 // The pattern may mean copies, or a file with `conflict` in its own name.
-                _ => pattern.says(path, is_directory).or_else(of_original),
+                _ => pattern.verdict(path, is_directory).or_else(of_original),
             }
         };
         self.patterns.iter().rev().find_map(says)

@@ -32,8 +32,8 @@ mod watch;
 
 pub use crate::copies::copy_of;
 pub use crate::ours::{IGNORE_FILE, OWN};
-pub use apply::{Applied, holds as holds_content};
-pub use certified::{CertifiedRole, NotCertified, PartTooLong, RoleSchema, shown};
+pub use apply::{Applied, has_content as holds_content};
+pub use certified::{CertifiedRole, NotCertified, PartTooLong, RoleSchema, present};
 pub use error::FolderError;
 pub use heard::{
     FULL_MESH, Histories, KnownStatements, LinkRefusal, MAX_MEMBERS, MeshNews, MeshStart,

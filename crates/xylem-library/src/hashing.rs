@@ -345,7 +345,7 @@ fn read_regions(
     mut hand: impl FnMut(Result<(Region, Vec<u8>), StoreError>, u64) -> bool,
 ) {
     let (reader, mut buffer) = (reader.another(), Vec::new());
-    for index in iter::from_fn(|| runs.take()).flatten() {
+    for index in iter::from_fn(|| runs.next_run()).flatten() {
         let mut sums = Vec::new();
         let region = match has_list {
             true => reader.read_hash_and_sum(index, &mut buffer, &mut sums),

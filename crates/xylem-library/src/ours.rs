@@ -20,7 +20,7 @@ pub const OWN: &str = ".xylem-sync";
 pub const IGNORE_FILE: &str = ".xylemignore";
 
 /// Each recognised folder contains at least one of these names.
-const MARKS: [&str; 5] = ["format", "objects", "publisher", "link", "sessions"];
+const IDENTIFYING_NAMES: [&str; 5] = ["format", "objects", "publisher", "link", "sessions"];
 /// Beginning of a publisher's key that a passphrase encrypts.
 const SEALED: &[u8] = b"-----BEGIN NDN SAFEBAG-----";
 /// Folders that a mail folder contains.
@@ -123,8 +123,8 @@ impl Failure for OwnError {
 }
 
 /// Returns whether a directory with an entry of this name needs a check.
-pub(crate) fn may_mark(directory: &Path, name: &str) -> bool {
-    MARKS.contains(&name) || (directory.ends_with(NAMED.0) && name.ends_with(NAMED.1))
+pub(crate) fn may_identify(directory: &Path, name: &str) -> bool {
+    IDENTIFYING_NAMES.contains(&name) || (directory.ends_with(NAMED.0) && name.ends_with(NAMED.1))
 }
 
 /// Returns whether the directory is a store, a folder of keys or mail, or the folder of `xylem sync`.
@@ -185,8 +185,8 @@ fn look(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
 ///
 /// # Errors
 /// See [`OwnError`].
-pub(crate) fn outside(medium: &dyn Medium, path: &Path) -> Result<(), OwnError> {
-    outside_but(medium, path, false)
+pub(crate) fn require_outside(medium: &dyn Medium, path: &Path) -> Result<(), OwnError> {
+    require_outside_but(medium, path, false)
 }
 
 /// Like [`outside`]. With `for_members`, accepts a file directly in the folder of `xylem sync`: members fetch the index
@@ -194,7 +194,7 @@ pub(crate) fn outside(medium: &dyn Medium, path: &Path) -> Result<(), OwnError> 
 ///
 /// # Errors
 /// See [`OwnError`].
-pub(crate) fn outside_but(
+pub(crate) fn require_outside_but(
     medium: &dyn Medium,
     path: &Path,
     for_members: bool,
@@ -259,11 +259,11 @@ mod tests {
         for name in ["", "git", "b/keys/ndn", "c/keys", "d", "e", "d/publisher"] {
             assert!(!ours(name), "{name}");
         }
-        let refused = |name: &str| outside(&medium, &at(name)).is_err();
+        let refused = |name: &str| require_outside(&medium, &at(name)).is_err();
         assert!(refused("store/keys/publisher") && refused("copy/link") && refused("store"));
         assert!(!refused("d/publisher"));
         assert!(refused("photos/.xylem-sync/index-0") && refused("photos/.xylem-sync/trash"));
-        let for_members = |name: &str| outside_but(&medium, &at(name), true).is_ok();
+        let for_members = |name: &str| require_outside_but(&medium, &at(name), true).is_ok();
         assert!(for_members("photos/.xylem-sync/index-0"));
         assert!(!for_members("store/format") && !for_members("photos/.xylem-sync/trash/x"));
     }

@@ -100,9 +100,9 @@ fn meta(kind: FileKind, size: u64, mode: u32, ino: u64) -> Meta {
 impl Virtual {
     fn meta(&self) -> Meta {
         let (size, ino) = match self {
-            Self::Bytes(bytes) => (bytes.len() as u64, number_of(xylem_hash::hash(bytes))),
+            Self::Bytes(bytes) => (bytes.len() as u64, content_number(xylem_hash::hash(bytes))),
             Self::Ciphered(file) => {
-                (file.size, number_of(xylem_hash::hash(file.key.name().as_bytes())))
+                (file.size, content_number(xylem_hash::hash(file.key.name().as_bytes())))
             }
         };
         meta(FileKind::File, size, 0o644, ino)
@@ -110,7 +110,7 @@ impl Virtual {
 }
 
 /// Returns a number in place of an inode's: equal for equal content.
-fn number_of(hash: Hash) -> u64 {
+fn content_number(hash: Hash) -> u64 {
     hash.as_bytes().first_chunk().map_or(0, |first| u64::from_le_bytes(*first))
 }
 
@@ -140,8 +140,8 @@ impl Medium for Overlay {
         Ok(self.files.get(inside).ok_or(io::ErrorKind::NotFound)?.meta())
     }
 
-    fn passed_over(&self, path: &Path) -> Vec<(PathBuf, String)> {
-        if self.inside(path).is_some() { Vec::new() } else { self.disk.passed_over(path) }
+    fn take_skipped(&self, path: &Path) -> Vec<(PathBuf, String)> {
+        if self.inside(path).is_some() { Vec::new() } else { self.disk.take_skipped(path) }
     }
 
     fn owns(&self, meta: &Meta) -> bool {
@@ -227,8 +227,8 @@ impl Medium for Overlay {
         self.disk_for(path)?.set_mtime(path, mtime)
     }
 
-    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
-        self.disk_for(path)?.room(path)
+    fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.disk_for(path)?.free_bytes(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

@@ -98,7 +98,7 @@ fn cell_size(total: u64) -> Option<u64> {
 
 /// State of a fetch at one moment, for display.
 #[derive(Clone, Debug, Default)]
-pub struct Picture {
+pub struct ProgressSnapshot {
     /// As [`PieceMap::digits`] writes them.
     pub pieces: String,
     /// The peers that are asked.

@@ -144,7 +144,7 @@ pub struct Publications {
     /// Answers to peers that know a root and no name.
     finds: HashMap<FindId, (PublicationId, Vec<u8>)>,
     /// Set if Interests may be ready: with thousands of publications, a turn cannot check each.
-    stirred: Arc<AtomicBool>,
+    maybe_ready: Arc<AtomicBool>,
     /// Wakes the serving loop.
     wake: Option<Wake>,
     /// The publication of the last answer: the next Interest is most likely for the same.
@@ -159,7 +159,7 @@ impl Publications {
         self.next += 1;
         self.growing += usize::from(matches!(content, ServedContent::Growing(_)));
         if let Some(reads) = content.reads() {
-            let (stirred, wake) = (self.stirred.clone(), self.wake.clone());
+            let (stirred, wake) = (self.maybe_ready.clone(), self.wake.clone());
             reads.wake_by(Arc::new(move || {
                 stirred.store(true, Ordering::Release);
                 wake.iter().for_each(|wake| wake());
@@ -199,14 +199,14 @@ impl Publications {
     /// Returns Interests that waited for content and can be answered now, each with its face.
     /// [`Publications::has_ready`] reports whether there may be more.
     pub fn ready(&mut self, now: Duration) -> Vec<(u64, Vec<u8>)> {
-        if !self.stirred.swap(false, Ordering::Acquire) {
+        if !self.maybe_ready.swap(false, Ordering::Acquire) {
             return Vec::new();
         }
         let mut ready = Vec::new();
         for reads in self.all.values().filter_map(ServedContent::reads) {
             ready.extend(reads.ready(now));
             if reads.has_ready() {
-                self.stirred.store(true, Ordering::Release);
+                self.maybe_ready.store(true, Ordering::Release);
             }
         }
         ready
@@ -214,11 +214,11 @@ impl Publications {
 
     /// Returns whether more Interests may be ready.
     pub fn has_ready(&self) -> bool {
-        self.stirred.load(Ordering::Acquire)
+        self.maybe_ready.load(Ordering::Acquire)
     }
 
     /// Returns whether a question for this root over a link to `link_key` is answered with another name than `prefix`.
-    pub fn finds(&self, root: &Hash, link_key: &[u8; 32], prefix: NameRef<'_>) -> bool {
+    pub fn finds_other(&self, root: &Hash, link_key: &[u8; 32], prefix: NameRef<'_>) -> bool {
         let found = self.finds.get(&FindId::new(root, link_key));
         let found = found.and_then(|(id, _)| self.all.get(id));
         found.is_some_and(|content| content.publication().prefix() != prefix)
@@ -236,7 +236,11 @@ impl Publications {
         let manifest = publication.manifest_packet();
         if let Ok(packet) = asked.packet(&find::FindAnswer { vouch, manifest }) {
             // The same name replaces its entry: sharing anew may leave an old one behind.
-            if !self.finds(&content.publication().manifest().root, link_key, publication.prefix()) {
+            if !self.finds_other(
+                &content.publication().manifest().root,
+                link_key,
+                publication.prefix(),
+            ) {
                 self.finds.insert(asked, (id, packet));
             }
         }

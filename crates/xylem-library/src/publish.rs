@@ -66,7 +66,7 @@ pub fn publish(
     let exclude = excluded(asked, known, on_event);
     let published = match meta.kind {
         FileKind::File => {
-            ours::outside_but(&**store.medium(), path, asked.for_members)?;
+            ours::require_outside_but(&**store.medium(), path, asked.for_members)?;
             let segment = SegmentSize::DEFAULT;
             let mut file = publish_file(store, path, &meta, known, segment, stop, on_event)?;
             file.manifest.file_name = file_name;
@@ -190,7 +190,7 @@ fn publish_file(
             let takes =
                 HashOutputs { outboards: Some(&outboard), sums: list.as_ref().map(NewSums::file) };
             let root = hashing::hash_all(&**store.medium(), &[job], takes, stop, on_event)?[0];
-            record::looked(store, path, &root, std::iter::once(DiskAttributes::of(meta)))?;
+            record::record_looks(store, path, &root, std::iter::once(DiskAttributes::of(meta)))?;
             let kept =
                 if small { None } else { Some(store.keep(new, &root, ObjectPart::Outboard)?) };
             let list = list.map(|list| list.keep(store, &root, size)).transpose()?;

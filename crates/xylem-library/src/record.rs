@@ -130,7 +130,7 @@ impl PathRecord {
 }
 
 /// Returns whether a record is of a fetched growing file, which may be longer by now.
-pub(crate) fn growing(store: &Store, known: &CatalogRecord) -> bool {
+pub(crate) fn is_growing(store: &Store, known: &CatalogRecord) -> bool {
     if known.directory || known.origin != RecordOrigin::Fetched {
         return false;
     }
@@ -213,7 +213,7 @@ pub fn keep_ticket(store: &Store, path: &Path, ticket: Option<&Ticket>, port: Op
 ///
 /// # Errors
 /// The store's.
-pub(crate) fn looked(
+pub(crate) fn record_looks(
     store: &Store,
     path: &Path,
     root: &Hash,
@@ -228,7 +228,7 @@ pub(crate) fn looked(
 
 /// Records how the files fetched to `place` look on disk; entries that were not fetched have an empty record. If all
 /// are there and the disk stores other modes or times than listed, returns the root of the directory as it looks there.
-fn look_at_fetched(
+fn record_fetched_looks(
     store: &Store,
     place: &Path,
     top: &Meta,
@@ -236,7 +236,8 @@ fn look_at_fetched(
 ) -> Result<Option<Hash>, StoreError> {
     let listing = store.object(root, ObjectPart::Listing)?;
     let Some(listing) = listing.filter(|_| top.kind == FileKind::Directory) else {
-        return looked(store, place, root, std::iter::once(DiskAttributes::of(top))).map(|()| None);
+        return record_looks(store, place, root, std::iter::once(DiskAttributes::of(top)))
+            .map(|()| None);
     };
     let size = listing.metadata()?.size;
     let listed = ListedFiles::open(listing, size, root, SegmentSize::DEFAULT);
@@ -259,7 +260,7 @@ fn look_at_fetched(
         is_whole &= there.is_ok() && writer.push(&entry).is_ok();
         there.map(|meta| DiskAttributes::of(&meta)).unwrap_or_default()
     });
-    looked(store, place, root, std::iter::once(DiskAttributes::of(top)).chain(looks))?;
+    record_looks(store, place, root, std::iter::once(DiskAttributes::of(top)).chain(looks))?;
     writer.finish();
     Ok((is_whole && !is_as_listed).then(|| hasher.finalize()))
 }
@@ -283,7 +284,7 @@ pub fn keep_fetched(
         let key = os_bytes(place.as_os_str());
         let meta = store.medium().metadata(&place).map_err(at)?;
         let state = FileState::of(&meta);
-        let there = look_at_fetched(store, &place, &meta, &manifest.root)?;
+        let there = record_fetched_looks(store, &place, &meta, &manifest.root)?;
         let note = RecordNote {
             ticket: Some(ticket.to_string()),
             excluded: options.exclude.clone(),

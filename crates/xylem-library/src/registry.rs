@@ -180,7 +180,7 @@ impl Registry {
 
     /// Returns the shares that a path or an id refers to: all of that path, or else the one with that id.
     #[must_use]
-    pub fn meant(&self, path: &Path, id: &str) -> Vec<&Registered> {
+    pub fn matching(&self, path: &Path, id: &str) -> Vec<&Registered> {
         meant(&self.shares, path, id)
     }
 
@@ -264,9 +264,12 @@ mod tests {
         let registry = Registry { port: Some(7348), listen, shares };
         registry.save(dir.path()).unwrap();
         assert_eq!(Registry::load(dir.path()).unwrap(), registry);
-        assert_eq!(registry.meant(&odd, ""), [&registry.shares[1]]);
-        assert_eq!(registry.meant(Path::new(""), &registry.shares[0].id()), [&registry.shares[0]]);
-        assert_eq!(registry.meant(Path::new("/data"), "00000000"), [] as [&Registered; 0]);
+        assert_eq!(registry.matching(&odd, ""), [&registry.shares[1]]);
+        assert_eq!(
+            registry.matching(Path::new(""), &registry.shares[0].id()),
+            [&registry.shares[0]]
+        );
+        assert_eq!(registry.matching(Path::new("/data"), "00000000"), [] as [&Registered; 0]);
         let within = odd.join("below");
         assert_eq!(registry.covering(&within).collect::<Vec<_>>(), [&registry.shares[1]]);
     }
@@ -279,8 +282,8 @@ mod tests {
         assert_ne!(named.id(), share(path).id());
         let shares = vec![share(path), named];
         let registry = Registry { shares, ..Registry::default() };
-        assert_eq!(registry.meant(path, "").len(), 2);
-        assert_eq!(registry.meant(Path::new("/x"), &registry.shares[1].id()).len(), 1);
+        assert_eq!(registry.matching(path, "").len(), 2);
+        assert_eq!(registry.matching(Path::new("/x"), &registry.shares[1].id()).len(), 1);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub(crate) fn on_cores<T: Send>(count: u64, work: &Work<'_, T>) -> Result<Vec<T>
     let share = || {
         let reader = readers.fetch_add(1, Ordering::Relaxed);
         let (mut buffer, mut found) = (ScanBuffer::of_reader(reader), Vec::new());
-        for i in iter::from_fn(|| runs.take()).flatten() {
+        for i in iter::from_fn(|| runs.next_run()).flatten() {
             found.extend(work(i, &mut buffer)?);
         }
         Ok(found)
@@ -195,8 +195,8 @@ impl Inspection {
 
     /// Returns the right values of wrong nodes in the outboard: runs with their first slots.
     pub(crate) fn mend(&self) -> impl Iterator<Item = (u64, &[u8])> {
-        let upper = self.scan.upper_mend().iter().map(|(slot, value)| (*slot, &value.0[..]));
-        let runs = self.regions.iter().flat_map(RegionScan::mend);
+        let upper = self.scan.upper_repairs().iter().map(|(slot, value)| (*slot, &value.0[..]));
+        let runs = self.regions.iter().flat_map(RegionScan::repairs);
         upper.chain(runs.map(|(slot, nodes)| (*slot, &nodes[..])))
     }
 

@@ -34,7 +34,7 @@ use crate::error::Error;
 use crate::event::{Flaw, LibraryEvent};
 use crate::hashing::packed_slots;
 use crate::path::os_bytes;
-use crate::record::{known_size, looked};
+use crate::record::{known_size, record_looks};
 use crate::remote::Remote;
 use crate::rescan::{Readers, on_cores};
 use crate::stop::Stop;
@@ -123,7 +123,7 @@ impl Scrub<'_> {
             self.batch(&[item], &mut tree, &mut mender, restores, on_event)?;
             tree.finish()?;
         }
-        self.look_again(target)?;
+        self.store_looks(target)?;
         if let Some(why) = mender.not_brought() {
             self.summary.not_brought = Some(why);
         }
@@ -303,20 +303,20 @@ impl Scrub<'_> {
     /// Records how a file looked before it was last read, if it is right or mended as far as possible. Without repair
     /// nothing is written.
     fn looked(&mut self, item: &ScrubItem, now: &Meta) {
-        if self.options.repair && item.seen.is_some_and(|seen| !seen.is_as_it_was(now)) {
+        if self.options.repair && item.seen.is_some_and(|seen| !seen.is_unchanged(now)) {
             self.looks.insert(item.place, DiskAttributes::of(now));
         }
     }
 
     /// Stores the new looks of mended files.
-    fn look_again(&mut self, target: &ScrubTarget) -> Result<(), ScrubError> {
+    fn store_looks(&mut self, target: &ScrubTarget) -> Result<(), ScrubError> {
         let new = std::mem::take(&mut self.looks);
         let key = os_bytes(target.path.as_os_str());
         let Some(seen) = self.store.seen(&key, &target.root)?.filter(|_| !new.is_empty()) else {
             return Ok(());
         };
         let now = (0..).zip(seen).map(|(place, then)| new.get(&place).copied().unwrap_or(then));
-        Ok(looked(&self.store, &target.path, &target.root, now)?)
+        Ok(record_looks(&self.store, &target.path, &target.root, now)?)
     }
 
     fn missing(&self) -> &'static str {

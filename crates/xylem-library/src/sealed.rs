@@ -313,7 +313,7 @@ impl UnsealedList {
         let store = store.with_medium(Arc::new(overlay));
         let save = SaveOptions { like: vec![shown], range: None, ..save.clone() };
         let mut sink = sink::make(&save, manifest, Some(destination), &store)?;
-        let (mut transfer, mut tally) = (nobody(manifest)?, Tally::default());
+        let (mut transfer, mut tally) = (transfer_without_peers(manifest)?, Tally::default());
         let mut context = |transfer: &mut Transfer, tally: &mut Tally, begin| {
             let now = Duration::ZERO;
             let mut cx = Context { transfer, tally, on_event, now, holdings: None };
@@ -361,9 +361,9 @@ impl UnsealedList {
     pub fn remove_ciphertext(&self, medium: &dyn Medium) -> Result<(), StoreError> {
         let files = self.at.join(FILES);
         for file in self.list.keys.iter().map(|key| files.join(key.name())) {
-            gone(&file, medium.remove_file(&file))?;
+            ignore_missing(&file, medium.remove_file(&file))?;
         }
-        emptied(&files, medium)?;
+        remove_if_empty(&files, medium)?;
         remove_list(medium, &self.at)
     }
 }
@@ -374,21 +374,21 @@ impl UnsealedList {
 /// The disk's.
 pub fn remove_list(medium: &dyn Medium, at: &Path) -> Result<(), StoreError> {
     for file in [at.join(KEYS), at.join(LIST)] {
-        gone(&file, medium.remove_file(&file))?;
+        ignore_missing(&file, medium.remove_file(&file))?;
     }
-    emptied(at, medium)
+    remove_if_empty(at, medium)
 }
 
 /// Removes a directory, unless it contains other files.
-fn emptied(directory: &Path, medium: &dyn Medium) -> Result<(), StoreError> {
+fn remove_if_empty(directory: &Path, medium: &dyn Medium) -> Result<(), StoreError> {
     match medium.remove_dir(directory) {
         Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(()),
-        removed => gone(directory, removed),
+        removed => ignore_missing(directory, removed),
     }
 }
 
 /// Treats a missing file as removed.
-fn gone(path: &Path, removed: io::Result<()>) -> Result<(), StoreError> {
+fn ignore_missing(path: &Path, removed: io::Result<()>) -> Result<(), StoreError> {
     match removed {
         Err(e) if e.kind() != io::ErrorKind::NotFound => {
             Err(StoreError::from_io("remove", path, None, e))
@@ -410,7 +410,7 @@ fn whole(medium: &dyn Medium, path: &Path) -> Result<Vec<u8>, UnsealError> {
 }
 
 /// Makes a transfer that knows the manifest and has no peers.
-fn nobody(manifest: &Manifest) -> Result<Transfer, UnsealError> {
+fn transfer_without_peers(manifest: &Manifest) -> Result<Transfer, UnsealError> {
     let key = PublisherKey::from_bytes(&[0; 32]);
     let name = naming::default_name(&key.public(), b"sealed");
     let prefix = naming::versioned(name.as_ref(), 1).ok();

@@ -43,7 +43,7 @@ pub(crate) use directory::copies::Copies;
 pub use error::SaveError;
 
 /// Returns where a fetch of a directory to `at` stores files until it is complete.
-pub fn left_by(at: &Path) -> PathBuf {
+pub fn staging_path(at: &Path) -> PathBuf {
     at.with_file_name(part_name(at.file_name().unwrap_or_default()))
 }
 
@@ -51,9 +51,9 @@ pub fn left_by(at: &Path) -> PathBuf {
 ///
 /// # Errors
 /// [`StoreError`]: another process is fetching it; the disk's.
-pub fn give_up(store: &Path, listing: Hash, at: &Path) -> Result<(), StoreError> {
+pub fn abandon_fetch(store: &Path, listing: Hash, at: &Path) -> Result<(), StoreError> {
     let store = Store::open(crate::disk(), store)?;
-    Staging::open(&store, listing, &left_by(at), &mut |_| Ok(None))?.discard()
+    Staging::open(&store, listing, &staging_path(at), &mut |_| Ok(None))?.discard()
 }
 
 /// Makes the sink for `options` and `manifest`; `destination` is `None` for standard output.

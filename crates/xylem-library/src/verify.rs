@@ -191,7 +191,7 @@ pub fn verify(
     if is_directory {
         let listed = check.directory(&place, on_event)?;
         if extras == Extras::Name {
-            check.beyond(&place, &listed, on_event)?;
+            check.find_extra(&place, &listed, on_event)?;
         }
     } else {
         check.file(&place, &meta, on_event)?;
@@ -302,7 +302,7 @@ impl TicketCheck<'_> {
 
     /// Reports what is in the directory and not in the listing; walk and listing have the same order. The walk reports
     /// paths excluded when it was shared from here, and xylem's own files.
-    fn beyond(
+    fn find_extra(
         &mut self,
         place: &Path,
         listed: &ListedFiles,
@@ -457,7 +457,7 @@ impl TicketCheck<'_> {
             return Ok(());
         };
         let before = self.summary.damage.len();
-        for range in self.wrong(expected, outboard)? {
+        for range in self.wrong_ranges(expected, outboard)? {
             let what = if range.start >= size { "missing" } else { "does not match" };
             self.damaged(expected.shown.clone(), range, what);
         }
@@ -470,7 +470,7 @@ impl TicketCheck<'_> {
     }
 
     /// Returns the byte ranges that proven nodes show to be wrong.
-    fn wrong(
+    fn wrong_ranges(
         &self,
         expected: &ExpectedFile<'_>,
         outboard: (OutboardFile, u64),

@@ -110,7 +110,7 @@ pub struct Selection {
     /// are reported and left out, and all others are published. The private files of `xylem sync` are left out too.
     pub in_step: bool,
     /// Paths below it that are left out this time without a report.
-    pub held: Arc<BTreeSet<Vec<u8>>>,
+    pub omitted: Arc<BTreeSet<Vec<u8>>>,
 }
 
 /// Which parts of a tree are published.
@@ -148,7 +148,7 @@ impl WalkRules {
         if in_step {
             exclude = exclude.in_step();
         }
-        exclude.without(asked.held.clone());
+        exclude.without(asked.omitted.clone());
         Ok(Self { names, exclude, strict, all_named: strict, changed, in_step })
     }
 }
@@ -216,7 +216,7 @@ impl<'a> DirectoryWalk<'a> {
             unreadable: 0,
             left_out: HashSet::new(),
         };
-        ours::outside(medium, root)?;
+        ours::require_outside(medium, root)?;
         walk.enter(Vec::new(), on_event)?;
         Ok(walk)
     }
@@ -316,7 +316,7 @@ impl<'a> DirectoryWalk<'a> {
         }
         let mut may_be_ours = false;
         let mut keep = |name: &OsStr, _| {
-            may_be_ours |= name.to_str().is_some_and(|name| ours::may_mark(&directory, name));
+            may_be_ours |= name.to_str().is_some_and(|name| ours::may_identify(&directory, name));
             let unfinished = listing::is_reserved(&os_bytes(name));
             if unfinished {
                 let (path, why) = (directory.join(name), SkipReason::UnfinishedFetch);
@@ -325,7 +325,7 @@ impl<'a> DirectoryWalk<'a> {
             !unfinished
         };
         let names = FolderNames::read(self.medium, &directory, &mut keep).map_err(at)?;
-        for (path, why) in self.medium.passed_over(&directory) {
+        for (path, why) in self.medium.take_skipped(&directory) {
             if self.rules.all_named {
                 let why = std::io::Error::new(std::io::ErrorKind::InvalidData, why);
                 return Err(StoreError::from_io("share", &path, None, why).into());

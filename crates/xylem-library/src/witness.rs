@@ -22,13 +22,13 @@ mod watch;
 mod answer;
 mod kept;
 
-pub use ask::{Witnessed, shown_by, witnessed};
+pub use ask::{Witnessed, evidence_hint, witnessed};
 pub use demand::{CosignatureDemand, NamedStatement};
 pub use error::CosigningError;
 pub use extends::{ExtendsOptions, ExtendsSummary, extends};
 pub use kept::{Cosigned, SharedVersion, SubmissionResult};
 pub use newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME};
-pub use record::{AGAIN, WitnessRecord, keep_evidence};
+pub use record::{COSIGN_AGAIN, WitnessRecord, keep_evidence};
 pub use versions::{DialVersions, VersionSource};
 pub use watch::{WatchOptions, watch};
 

@@ -112,7 +112,7 @@ impl PendingAcks {
             lowest = *range.start();
             ranges.push(range);
         }
-        self.name_late(window, lowest, &mut ranges);
+        self.add_late_ranges(window, lowest, &mut ranges);
         let delay = now.saturating_sub(at).as_micros();
         let delay = u32::try_from(delay).unwrap_or(u32::MAX);
         // None only if the window has forgotten the number, long after it arrived.
@@ -122,7 +122,7 @@ impl PendingAcks {
     }
 
     /// Adds the late datagrams below `lowest`, highest first.
-    fn name_late(&mut self, window: &ReplayWindow, mut lowest: u64, ranges: &mut AckRanges) {
+    fn add_late_ranges(&mut self, window: &ReplayWindow, mut lowest: u64, ranges: &mut AckRanges) {
         if self.late.is_empty() {
             return;
         }

@@ -76,7 +76,7 @@ pub struct Endpoint {
     replies: VecDeque<(SocketAddr, Vec<u8>)>,
     spare: SpareBuffers,
     /// The datagram that was opened last.
-    used: Option<Bytes>,
+    opened: Option<Bytes>,
     resetter: Resetter,
     /// The peers' reset tokens.
     tokens: TokenTable,
@@ -143,7 +143,7 @@ impl Endpoint {
             ready: VecDeque::new(),
             replies: VecDeque::new(),
             spare: SpareBuffers::default(),
-            used: None,
+            opened: None,
             ways: SyntheticPrefixes::default(),
             events: VecDeque::new(),
             next_id: 0,
@@ -206,7 +206,7 @@ impl Endpoint {
                     return;
                 }
                 let before = link.received();
-                let Self { events, used, .. } = self;
+                let Self { events, opened: used, .. } = self;
                 let changed = link.handle(now, from, (marked, datagram), events, used);
                 // A datagram that is not authentic changes nothing, not even the order in which links send.
                 let touched = changed || link.received() != before || link.has_ended();
@@ -214,7 +214,7 @@ impl Endpoint {
                     self.sync_routes(id);
                 }
                 if touched {
-                    self.settle(id);
+                    self.report_and_schedule(id);
                 }
             }
         }
@@ -231,7 +231,7 @@ impl Endpoint {
     /// Returns the datagram that was handled last, if it was opened. Once no packet out of it is held, its memory can
     /// be reclaimed ([`Bytes::try_into_mut`]).
     pub fn take_opened_datagram(&mut self) -> Option<Bytes> {
-        self.used.take()
+        self.opened.take()
     }
 
     /// Queues a packet of 1..=65,536 bytes. It is copied once, to where it will be sealed.
@@ -273,7 +273,7 @@ impl Endpoint {
                 self.mark_ready(id);
                 return transmit;
             }
-            self.settle_and_arm(id);
+            self.settle_and_set_timer(id);
         }
         // Nothing waits to be sent: time to make a key pair for a future handshake.
         self.ahead.make_one();
@@ -306,7 +306,7 @@ impl Endpoint {
     /// Closes a link, informs the peer, and reports [`LinkEvent::Closed`] with [`CloseReason::Local`]. Packets still in
     /// the queue are not sent. Does nothing if there is no such link.
     pub fn close(&mut self, link: LinkId) {
-        self.leave_dial(link);
+        self.detach_from_dial(link);
         let Some(entry) = self.links.get_mut(&link) else { return };
         match &mut entry.state {
             LinkState::HalfOpen(_) => return,
@@ -381,7 +381,7 @@ impl Endpoint {
 
     /// Removes a link from every table.
     fn unregister(&mut self, id: LinkId) -> Option<LinkEntry> {
-        self.leave_dial(id);
+        self.detach_from_dial(id);
         let entry = self.links.remove(&id)?;
         self.guests.remove(&id);
         for cid in &entry.ids {
@@ -426,10 +426,10 @@ impl Endpoint {
     }
 
     /// Finishes the handling of a link that changed: reports its end if it has ended, and lets it send.
-    fn settle(&mut self, id: LinkId) {
+    fn report_and_schedule(&mut self, id: LinkId) {
         let Some(LinkEntry { state, .. }) = self.links.get_mut(&id) else { return };
         if let LinkState::Up(link) = state
-            && let Some(to) = link.take_move()
+            && let Some(to) = link.take_new_address()
         {
             self.events.push_back(LinkEvent::Moved { link: id, to });
         }
@@ -452,12 +452,12 @@ impl Endpoint {
 
     /// Lets a link with nothing to send sleep until its next timeout. A timer that is too early is left alone: it only
     /// costs one extra wake-up.
-    fn settle_and_arm(&mut self, id: LinkId) {
+    fn settle_and_set_timer(&mut self, id: LinkId) {
         let Some(entry) = self.links.get_mut(&id) else { return };
         if let LinkState::Up(link) = &mut entry.state
             && link.has_ended()
         {
-            self.settle(id);
+            self.report_and_schedule(id);
             return;
         }
         let next = match &entry.state {
@@ -491,7 +491,7 @@ impl Endpoint {
             LinkState::HalfOpen(_) => self.mark_ready(id),
             LinkState::Up(link) => {
                 link.handle_timeout(now);
-                self.settle(id);
+                self.report_and_schedule(id);
             }
         }
     }

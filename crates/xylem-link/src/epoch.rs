@@ -49,7 +49,7 @@ impl EpochSecret {
 
     /// The content that an attacker with access to memory would take.
     #[cfg(test)]
-    pub(crate) fn stolen(&self) -> Self {
+    pub(crate) fn copy_for_test(&self) -> Self {
         Self(self.0.clone())
     }
 }

@@ -53,9 +53,9 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 const UNANSWERED: Duration = Duration::from_millis(2_500);
 /// The first ping follows after this much silence, or three round trips, on a link in use: it detects a path that fails
 /// in the middle.
-const QUIET: Duration = Duration::from_millis(300);
+const SILENCE_BEFORE_PING: Duration = Duration::from_millis(300);
 /// Number of such early pings in a row; after them pings are as rare as on an idle link.
-const QUICK_PINGS: u8 = 3;
+const EARLY_PINGS: u8 = 3;
 /// How long a closed link still answers datagrams with a close.
 const LINGER: Duration = Duration::from_secs(1);
 /// Most closes sent for one link.
@@ -143,7 +143,7 @@ pub struct Link {
     /// Token and time of the last ping, until it is answered.
     ping: Option<(u64, Duration)>,
     /// Early pings left: they follow soon after silence while the program uses the link.
-    quick_pings: u8,
+    early_pings: u8,
     rtt: Option<Duration>,
     owed: Owed,
     paths: PathValidation,
@@ -156,7 +156,7 @@ pub struct Link {
     closing: Option<Closing>,
     ended: Option<CloseReason>,
     shaper: Option<Box<Shaper>>,
-    dice: PaddingDice,
+    padding_dice: PaddingDice,
     /// Made when the first stream is opened.
     streams: Option<Box<Streams>>,
     stream_settings: StreamSettings,
@@ -217,7 +217,7 @@ impl Link {
             keep_alive: config.keep_alive,
             last_received: now,
             ping: None,
-            quick_pings: 0,
+            early_pings: 0,
             rtt: new.rtt,
             owed: Owed { ping: true, announce: Some(now), ..Owed::default() },
             paths: PathValidation::default(),
@@ -225,7 +225,7 @@ impl Link {
             candidates: CandidateExchange::default(),
             observed: None,
             observed_rest: now,
-            dice: PaddingDice::default(),
+            padding_dice: PaddingDice::default(),
             streams: None,
             stream_settings: StreamSettings {
                 dialer: new.finish.is_some(),
@@ -295,7 +295,7 @@ impl Link {
         let datagram = self.mtu.current();
         self.queue.push(packet, datagram, as_pieces, spare).map_err(|_| LinkSendError::Full)?;
         self.stats.packets_sent += 1;
-        self.quick_pings = QUICK_PINGS;
+        self.early_pings = EARLY_PINGS;
         Ok(())
     }
 
@@ -343,8 +343,8 @@ impl Link {
             self.ping.map_or(quiet, |(_, sent)| quiet.max(sent + again))
         };
         let rare = after(keep_alive, MAX_WAIT.min(keep_alive));
-        let pause = self.wait().max(QUIET);
-        Some(if self.quick_pings > 0 { rare.min(after(pause, pause)) } else { rare })
+        let pause = self.wait().max(SILENCE_BEFORE_PING);
+        Some(if self.early_pings > 0 { rare.min(after(pause, pause)) } else { rare })
     }
 
     /// A datagram of frames that no honest sender writes.

@@ -23,7 +23,7 @@ const MAX_AGE: Duration = Duration::from_secs(4);
 /// Bytes that are kept for a peer that acknowledges fragments; beyond them the oldest are given up.
 const MAX_BYTES: usize = 8 << 20;
 /// Bytes that are kept for a peer that has not done so yet; beyond them nothing more is kept.
-const MAX_BYTES_UNSHOWN: usize = 256 << 10;
+const MAX_BYTES_UNCONFIRMED: usize = 256 << 10;
 /// Bookkeeping bytes that count against these limits for each datagram.
 const COST: usize = 128;
 /// Losses that are remembered in case they arrive after all.
@@ -77,10 +77,10 @@ pub(crate) struct FragmentRepair {
     rtt: Rtt,
     probe: ProbeTimer,
     /// The peer acknowledges fragments, and so accepts repeated ones.
-    is_shown: bool,
+    peer_acks_fragments: bool,
     /// Datagrams sent before this time went over another path.
     path_since: Duration,
-    lossy_until: Duration,
+    repair_all_until: Duration,
     acks: PendingAcks,
 }
 
@@ -93,9 +93,9 @@ impl FragmentRepair {
             late: VecDeque::new(),
             rtt: Rtt::default(),
             probe: ProbeTimer::new(TIMEOUT, now),
-            is_shown: false,
+            peer_acks_fragments: false,
             path_since: Duration::ZERO,
-            lossy_until: Duration::ZERO,
+            repair_all_until: Duration::ZERO,
             acks: PendingAcks::new(ACK_EVERY),
         }
     }
@@ -105,13 +105,15 @@ impl FragmentRepair {
     /// Returns whether packets that fit a datagram are to be sent as a fragment: one of the directions has lost
     /// something recently.
     pub(crate) fn is_lossy(&self, now: Duration) -> bool {
-        now < self.lossy_until
+        now < self.repair_all_until
     }
 
     /// Records a sent datagram with this content; only its fragments are kept.
     pub(crate) fn on_sent(&mut self, now: Duration, number: u64, content: &[u8]) {
         // At this limit the oldest stay: their acknowledgements come first and show whether the peer sends any.
-        if !self.is_shown && self.ledger.bytes() + content.len() + COST > MAX_BYTES_UNSHOWN {
+        if !self.peer_acks_fragments
+            && self.ledger.bytes() + content.len() + COST > MAX_BYTES_UNCONFIRMED
+        {
             return;
         }
         let mut frames = Vec::with_capacity(content.len());
@@ -154,7 +156,7 @@ impl FragmentRepair {
         self.on_late(now, ack);
         if let Some(newest) = self.ledger.get(ack.largest) {
             // An ack for stream datagrams never has one of these as its largest number.
-            self.is_shown = true;
+            self.peer_acks_fragments = true;
             if newest.sent_at >= self.path_since {
                 let delay = Duration::from_micros(ack.delay.into()).min(MAX_ACK_DELAY);
                 self.rtt.sample(now.saturating_sub(newest.sent_at), delay);
@@ -197,14 +199,14 @@ impl FragmentRepair {
                 self.late.pop_front();
             }
             self.late.push_back(LateFragments { number, serial, at: now, sent_at: record.sent_at });
-            self.lossy_until = now + LOSSY_FOR;
+            self.repair_all_until = now + LOSSY_FOR;
             self.repeat(now, record);
         }
         self.ledger.shrink();
     }
 
     fn repeat(&mut self, now: Duration, kept: KeptDatagram) {
-        if self.is_shown && kept.repeats < MAX_REPEATS && now < kept.since + MAX_AGE {
+        if self.peer_acks_fragments && kept.repeats < MAX_REPEATS && now < kept.since + MAX_AGE {
             self.lost_bytes += kept.bytes();
             self.lost.push_back(kept);
         }
@@ -217,7 +219,7 @@ impl FragmentRepair {
         }
         let oldest = self.ledger.oldest().map(|oldest| oldest.since + MAX_AGE);
         let lost = oldest
-            .filter(|_| self.is_shown)
+            .filter(|_| self.peer_acks_fragments)
             .map(|_| self.ledger.loss_due(&self.rtt).unwrap_or_else(|| self.probe.due(&self.rtt)));
         [oldest, lost, self.acks.deadline()].into_iter().flatten().min()
     }
@@ -227,7 +229,7 @@ impl FragmentRepair {
         while self.ledger.oldest().is_some_and(|oldest| now >= oldest.since + MAX_AGE) {
             self.ledger.take_oldest();
         }
-        if !self.is_shown || self.ledger.is_empty() {
+        if !self.peer_acks_fragments || self.ledger.is_empty() {
             return;
         }
         match self.ledger.loss_due(&self.rtt) {
@@ -255,7 +257,7 @@ impl FragmentRepair {
     /// Records a received datagram with fragments.
     pub(crate) fn on_datagram(&mut self, now: Duration, number: u64, window: &ReplayWindow) {
         if self.acks.on_datagram(now, number, window) {
-            self.lossy_until = now + LOSSY_FOR;
+            self.repair_all_until = now + LOSSY_FOR;
         }
     }
 
@@ -320,7 +322,7 @@ mod tests {
         let mut repair = FragmentRepair::new(MS);
         for n in 0..10_000 {
             sent(&mut repair, MS, n..n + 1);
-            assert!(repair.ledger.bytes() <= MAX_BYTES_UNSHOWN);
+            assert!(repair.ledger.bytes() <= MAX_BYTES_UNCONFIRMED);
         }
         // An ack for stream datagrams with ranges that cover fragments.
         let mut ranges = AckRanges::default();

@@ -125,7 +125,7 @@ impl Sealer {
     /// The content that an attacker with access to memory would take.
     #[cfg(test)]
     pub(crate) fn stolen(&self) -> EpochSecret {
-        self.current.secret.stolen()
+        self.current.secret.copy_for_test()
     }
 
     /// Records that the peer has confirmed the keys of `epoch`.

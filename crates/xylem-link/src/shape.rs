@@ -42,7 +42,7 @@ pub(crate) struct Shaper {
     /// Holds datagrams until their moment; `None`: they leave at once.
     gate: Option<TimingGate>,
     /// Constant cover: a moment without a real datagram is filled, until this rest begins.
-    fills: Option<CoverRest>,
+    constant_cover: Option<CoverRest>,
     /// Poisson cover beside the real datagrams.
     moments: Option<Moments>,
     rest: CoverRest,
@@ -106,7 +106,7 @@ impl Shaper {
             padder: Padder::new(profile.padding, LinkRng::new(&rng.array())),
             gate: TimingGate::new(timing, profile.burst, now, &mut rng),
             rng,
-            fills: matches!(profile.cover, Cover::Constant { .. }).then_some(rest),
+            constant_cover: matches!(profile.cover, Cover::Constant { .. }).then_some(rest),
             moments,
             rest,
             seen: 0,
@@ -152,7 +152,7 @@ impl Shaper {
         if used != self.seen {
             self.seen = used;
             self.rest.active = now;
-            if let Some(fills) = &mut self.fills {
+            if let Some(fills) = &mut self.constant_cover {
                 fills.active = now;
             }
             if let Some(moments) = &mut self.moments {
@@ -169,17 +169,17 @@ impl Shaper {
     }
 
     /// Records that a datagram left at the gate's moment.
-    pub(crate) fn spent(&mut self) {
+    pub(crate) fn on_sent(&mut self) {
         if let Some(gate) = &mut self.gate {
             gate.spend();
         }
     }
 
     /// Records that there is nothing real to send at this moment. Returns whether a cover datagram takes its place.
-    pub(crate) fn unused(&mut self, now: Duration) -> bool {
+    pub(crate) fn on_nothing_to_send(&mut self, now: Duration) -> bool {
         let fill = self.is_filling(now);
         if let Some(gate) = self.gate.as_mut().filter(|_| !fill) {
-            gate.shut();
+            gate.close_moment();
         }
         fill
     }
@@ -191,7 +191,7 @@ impl Shaper {
     }
 
     fn is_filling(&self, now: Duration) -> bool {
-        self.fills.is_some_and(|rest| !rest.is_over(now))
+        self.constant_cover.is_some_and(|rest| !rest.is_over(now))
     }
 
     /// The size of a datagram that needs `len` bytes, on a path that carries `most`.

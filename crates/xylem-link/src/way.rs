@@ -46,27 +46,27 @@ impl SyntheticPrefixes {
         place.map(|place| *place = Some((prefix, way))).is_some()
     }
 
-    fn of(&self, address: SocketAddr) -> Option<PathKind> {
+    fn synthetic_kind(&self, address: SocketAddr) -> Option<PathKind> {
         let IpAddr::V6(ip) = address.ip() else { return None };
         let octets = ip.octets();
         let mut known = self.0.iter().flatten();
         known.find(|(prefix, _)| octets.starts_with(prefix)).map(|(_, way)| *way)
     }
 
-    pub(crate) fn is_made_up(&self, address: SocketAddr) -> bool {
-        self.of(address).is_some()
+    pub(crate) fn is_synthetic(&self, address: SocketAddr) -> bool {
+        self.synthetic_kind(address).is_some()
     }
 
     pub(crate) fn way(&self, address: SocketAddr) -> PathKind {
-        self.of(address).unwrap_or_default()
+        self.synthetic_kind(address).unwrap_or_default()
     }
 
     /// Returns whether an address is one that other programs can send to: it is not synthetic, and it is routable.
-    pub(crate) fn may_be_told(&self, address: SocketAddr) -> bool {
+    pub(crate) fn is_announceable(&self, address: SocketAddr) -> bool {
         let ip = address.ip();
         let scoped = matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
         let nowhere = ip.is_unspecified() || ip.is_multicast() || scoped || address.port() == 0;
-        !nowhere && !is_broadcast(ip) && !self.is_made_up(address)
+        !nowhere && !is_broadcast(ip) && !self.is_synthetic(address)
     }
 }
 
@@ -83,19 +83,21 @@ mod tests {
         let mut ways = SyntheticPrefixes::default();
         let of = |text: &str| text.parse::<SocketAddr>().unwrap();
         let relayed = of("[fd01:203:405::7]:1");
-        assert!(!ways.is_made_up(relayed) && ways.way(relayed) == PathKind::Direct);
+        assert!(!ways.is_synthetic(relayed) && ways.way(relayed) == PathKind::Direct);
         assert!(ways.add([0xfd, 1, 2, 3, 4, 5], PathKind::Relayed));
         assert!(ways.add([0xfd, 9, 9, 9, 9, 9], PathKind::Direct));
-        assert!(ways.is_made_up(relayed) && ways.way(relayed) == PathKind::Relayed);
+        assert!(ways.is_synthetic(relayed) && ways.way(relayed) == PathKind::Relayed);
         let second_socket = of("[fd09:909:909::7]:1");
-        assert!(ways.is_made_up(second_socket) && ways.way(second_socket) == PathKind::Direct);
+        assert!(ways.is_synthetic(second_socket) && ways.way(second_socket) == PathKind::Direct);
         for not_told in ["[fd01:203:405::7]:1", "0.0.0.0:1", "224.0.0.1:1", "10.0.0.1:0"] {
-            assert!(!ways.may_be_told(of(not_told)), "{not_told}");
+            assert!(!ways.is_announceable(of(not_told)), "{not_told}");
         }
         for not_told in ["255.255.255.255:1", "[ff02::1]:1", "[fe80::1]:1", "[::]:1"] {
-            assert!(!ways.may_be_told(of(not_told)), "{not_told}");
+            assert!(!ways.is_announceable(of(not_told)), "{not_told}");
         }
-        assert!(ways.may_be_told(of("192.168.0.1:7348")) && ways.may_be_told(of("[::1]:1")));
+        assert!(
+            ways.is_announceable(of("192.168.0.1:7348")) && ways.is_announceable(of("[::1]:1"))
+        );
         for n in 0..9 {
             assert_eq!(ways.add([n; 6], PathKind::Carried), n < 2);
         }

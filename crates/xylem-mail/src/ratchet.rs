@@ -240,7 +240,7 @@ impl Ratchet {
 
     /// Advances as if `count` messages had been made; they are lost.
     #[cfg(test)]
-    pub(crate) fn lose(&mut self, count: u32) {
+    pub(crate) fn skip_sending(&mut self, count: u32) {
         let chain = self.state.sending.as_mut().expect("something was sent");
         (0..count).for_each(|_| drop(chain.step()));
     }

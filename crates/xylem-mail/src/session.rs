@@ -88,7 +88,7 @@ pub struct MailSession {
     /// The peer's messages that are lost for good.
     lost: u32,
     /// Our messages that the peer has reported lost.
-    told: u32,
+    reported_lost: u32,
     recent: VecDeque<EnvelopeId>,
     ratchet: Option<Ratchet>,
 }
@@ -122,7 +122,7 @@ impl MailSession {
             used: 0,
             receipts: Some(agreed.receipts.clone()),
             lost: 0,
-            told: 0,
+            reported_lost: 0,
             recent: VecDeque::new(),
             ratchet: Some(ratchet),
         }
@@ -176,9 +176,9 @@ impl MailSession {
     }
 
     /// Records that the peer has lost `lost` of our messages in total; returns how many of these are news.
-    pub fn is_told(&mut self, lost: u32) -> u32 {
-        let new = lost.saturating_sub(self.told);
-        self.told = self.told.max(lost);
+    pub fn record_reported_lost(&mut self, lost: u32) -> u32 {
+        let new = lost.saturating_sub(self.reported_lost);
+        self.reported_lost = self.reported_lost.max(lost);
         new
     }
 
@@ -310,7 +310,7 @@ impl MailSession {
         if let Some(secret) = &self.receipts {
             out.extend_from_slice(&secret[..]);
             out.extend_from_slice(&self.lost.to_be_bytes());
-            out.extend_from_slice(&self.told.to_be_bytes());
+            out.extend_from_slice(&self.reported_lost.to_be_bytes());
         }
         out.extend_from_slice(&(self.recent.len() as u16).to_be_bytes());
         for id in &self.recent {
@@ -370,7 +370,7 @@ impl MailSession {
             used,
             receipts,
             lost,
-            told,
+            reported_lost: told,
             recent,
             ratchet,
         })

@@ -52,7 +52,7 @@ impl CommandTrust {
                     },
                 )?;
             }
-            CommandTrust::Anybody => anybodys(info, portions, value)?,
+            CommandTrust::Anybody => check_unknown_signer(info, portions, value)?,
         }
         let key = match &info.key_locator {
             Some(KeyLocator::Name(name)) => name.value(),
@@ -74,14 +74,18 @@ impl CommandTrust {
             }
             CommandTrust::Anybody => {
                 let info = data.signature_info();
-                Ok(anybodys(&info, &[data.signed_portion()], data.signature_value())?)
+                Ok(check_unknown_signer(&info, &[data.signed_portion()], data.signature_value())?)
             }
         }
     }
 }
 
 /// Checks a signature where no key is known.
-fn anybodys(info: &SignatureInfo<'_>, portions: &[&[u8]], value: &[u8]) -> Result<(), TrustError> {
+fn check_unknown_signer(
+    info: &SignatureInfo<'_>,
+    portions: &[&[u8]],
+    value: &[u8],
+) -> Result<(), TrustError> {
     match info.typ {
         SignatureType::DIGEST_SHA256 => Verifier::digest_sha256().parts(info, portions, value),
         SignatureType::DIGEST_BLAKE3 => Verifier::digest_blake3().parts(info, portions, value),

@@ -11,9 +11,9 @@ use xylem_trust::Signer;
 use crate::FaceEvent;
 
 /// Number of notifications kept.
-const KEPT: usize = 64;
+const MAX_NOTIFICATIONS: usize = 64;
 /// How long the last notification answers Interests for the newest one.
-const FRESH: Duration = Duration::from_secs(1);
+const NEWEST_FRESHNESS: Duration = Duration::from_secs(1);
 
 /// The stream of one forwarder.
 pub(crate) struct Events {
@@ -38,12 +38,13 @@ impl Events {
         signer: &Signer,
     ) -> Option<Vec<u8>> {
         let name = self.stream.child(Component::sequence(self.next));
-        let builder = DataBuilder::new(name.as_ref()).freshness_ms(FRESH.as_millis() as u64);
+        let builder =
+            DataBuilder::new(name.as_ref()).freshness_ms(NEWEST_FRESHNESS.as_millis() as u64);
         let mut wire = Vec::new();
         signer.data(builder, &event.encode(), &mut wire).ok()?;
         self.kept.push_back((self.next, now, wire.clone()));
         self.next += 1;
-        if self.kept.len() > KEPT {
+        if self.kept.len() > MAX_NOTIFICATIONS {
             self.kept.pop_front();
         }
         Some(wire)
@@ -54,7 +55,7 @@ impl Events {
         let name = interest.name();
         if name == self.stream.as_ref() {
             let (_, at, wire) = self.kept.back()?;
-            return (interest.can_be_prefix() && *at + FRESH > now).then_some(wire);
+            return (interest.can_be_prefix() && *at + NEWEST_FRESHNESS > now).then_some(wire);
         }
         let wanted = name.last()?.as_number_of(types::SEQUENCE_COMPONENT)?;
         if name.parent() != self.stream.as_ref() {

@@ -17,11 +17,11 @@ use crate::{ControlParameters, Rib, client, types};
 /// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Pause before a refused or unanswered command is sent again; it doubles each time.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause, and the interval at which confirmed commands are sent again (NFD).
 const REFRESH: Duration = Duration::from_secs(3600);
 /// Maximum number of commands that wait for an answer.
-const AT_ONCE: usize = 32;
+const MAX_PENDING_COMMANDS: usize = 32;
 
 /// A prefix, as the value of a Name.
 type Prefix = Box<[u8]>;
@@ -30,25 +30,25 @@ type Prefix = Box<[u8]>;
 #[derive(Debug, Default)]
 pub(crate) struct Readvertise {
     /// Whether the daemon has registered its prefix.
-    is_there: bool,
+    daemon_is_present: bool,
     prefixes: BTreeMap<Prefix, AdvertisedPrefix>,
     due: BTreeSet<(Duration, Prefix)>,
     /// The commands that wait for an answer.
     asked: HashMap<Name, Prefix>,
     /// Counter that makes each command unique.
-    commands: u64,
+    command_counter: u64,
 }
 
 #[derive(Debug, Default)]
 struct AdvertisedPrefix {
     /// The wanted cost; `None` to take it back.
-    wanted: Option<u64>,
+    wanted_cost: Option<u64>,
     /// The last cost that the daemon may have received.
-    said: Option<u64>,
+    sent_cost: Option<u64>,
     /// Whether the daemon has confirmed it.
     is_confirmed: bool,
     /// The command that waits for an answer, and the cost in it.
-    asking: Option<(Name, Option<u64>)>,
+    pending_command: Option<(Name, Option<u64>)>,
     due: Option<Duration>,
     pause: Duration,
 }
@@ -65,7 +65,7 @@ impl Readvertise {
         for key in changed {
             let Ok(prefix) = NameRef::from_value(&key) else { continue };
             if prefix == daemon.as_ref() {
-                self.daemon_is(now, !rib.routes(prefix).is_empty());
+                self.set_daemon_present(now, !rib.routes(prefix).is_empty());
                 continue;
             }
             let first = prefix.get(0);
@@ -82,26 +82,26 @@ impl Readvertise {
                 continue;
             }
             let entry = self.prefixes.entry(key.clone()).or_default();
-            entry.wanted = wanted;
-            entry.pause = AGAIN;
-            if entry.asking.is_none() {
-                self.settle(now, &key);
+            entry.wanted_cost = wanted;
+            entry.pause = RETRY_PAUSE;
+            if entry.pending_command.is_none() {
+                self.schedule_next(now, &key);
             }
         }
     }
 
     /// Reports that the daemon has come or gone; its state is then unknown.
-    fn daemon_is(&mut self, now: Duration, there: bool) {
-        if there == self.is_there {
+    fn set_daemon_present(&mut self, now: Duration, there: bool) {
+        if there == self.daemon_is_present {
             return;
         }
-        self.is_there = there;
+        self.daemon_is_present = there;
         self.asked.clear();
         self.due.clear();
-        self.prefixes.retain(|_, entry| entry.wanted.is_some());
+        self.prefixes.retain(|_, entry| entry.wanted_cost.is_some());
         for (key, entry) in &mut self.prefixes {
-            (entry.said, entry.is_confirmed) = (None, false);
-            (entry.asking, entry.pause) = (None, AGAIN);
+            (entry.sent_cost, entry.is_confirmed) = (None, false);
+            (entry.pending_command, entry.pause) = (None, RETRY_PAUSE);
             entry.due = there.then_some(now);
             if there {
                 self.due.insert((now, key.clone()));
@@ -110,15 +110,15 @@ impl Readvertise {
     }
 
     /// Without a pending command for a prefix, schedules the next one if it is needed.
-    fn settle(&mut self, now: Duration, key: &Prefix) {
+    fn schedule_next(&mut self, now: Duration, key: &Prefix) {
         let Some(entry) = self.prefixes.get(key) else { return };
-        let is_known = entry.is_confirmed && entry.wanted == entry.said;
-        match (entry.wanted, entry.said) {
+        let is_known = entry.is_confirmed && entry.wanted_cost == entry.sent_cost;
+        match (entry.wanted_cost, entry.sent_cost) {
             (None, None) => {
                 self.wait(key, None);
                 self.prefixes.remove(key);
             }
-            _ if !self.is_there => {}
+            _ if !self.daemon_is_present => {}
             _ if is_known => self.wait(key, Some(now.saturating_add(REFRESH))),
             _ => self.wait(key, Some(now)),
         }
@@ -136,7 +136,7 @@ impl Readvertise {
 
     /// When to call [`Self::transmit`].
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
-        if self.asked.len() < AT_ONCE {
+        if self.asked.len() < MAX_PENDING_COMMANDS {
             return self.due.first().map(|(due, _)| *due);
         }
         self.asked.values().filter_map(|key| self.prefixes.get(key)?.due).min()
@@ -156,29 +156,29 @@ impl Readvertise {
         let late: Vec<Prefix> = self.asked.values().filter(is_late).cloned().collect();
         self.asked.retain(|_, key| !late.contains(key));
         for key in &late {
-            self.put_off(now, key);
+            self.schedule_retry(now, key);
         }
-        while self.asked.len() < AT_ONCE
+        while self.asked.len() < MAX_PENDING_COMMANDS
             && let Some((due, key)) = self.due.first().filter(|(due, _)| *due <= now).cloned()
         {
             let Some(entry) = self.prefixes.get_mut(&key) else {
                 self.due.remove(&(due, key));
                 continue;
             };
-            let (verb, cost) = match entry.wanted {
+            let (verb, cost) = match entry.wanted_cost {
                 Some(cost) => ("register", Some(cost)),
                 None => ("unregister", None),
             };
-            let wanted = entry.wanted;
+            let wanted = entry.wanted_cost;
             let Ok(prefix) = NameRef::from_value(&key) else { break };
             let parameters = ControlParameters {
                 name: Some(prefix.to_name()),
                 cost,
                 ..ControlParameters::default()
             };
-            self.commands = self.commands.wrapping_add(1);
-            let stamp = CommandStamp::new(self.commands.to_be_bytes(), now_ms);
-            let nonce = (self.commands as u32).to_be_bytes();
+            self.command_counter = self.command_counter.wrapping_add(1);
+            let stamp = CommandStamp::new(self.command_counter.to_be_bytes(), now_ms);
+            let nonce = (self.command_counter as u32).to_be_bytes();
             let command = client::readvertise(verb, &parameters, signer, stamp, nonce);
             let name = command.as_ref().ok().and_then(|wire| {
                 Interest::decode(wire).ok().map(|interest| interest.name().to_name())
@@ -189,9 +189,9 @@ impl Readvertise {
                 continue;
             };
             // The daemon may receive it even if its answer is lost.
-            entry.said = wanted.or(entry.said);
+            entry.sent_cost = wanted.or(entry.sent_cost);
             entry.is_confirmed = false;
-            entry.asking = Some((name.clone(), wanted));
+            entry.pending_command = Some((name.clone(), wanted));
             self.asked.insert(name, key.clone());
             self.wait(&key, Some(now.saturating_add(PATIENCE)));
             out.push(wire);
@@ -199,31 +199,31 @@ impl Readvertise {
     }
 
     /// Schedules a retry of a failed command.
-    fn put_off(&mut self, now: Duration, key: &Prefix) {
+    fn schedule_retry(&mut self, now: Duration, key: &Prefix) {
         let Some(entry) = self.prefixes.get_mut(key) else { return };
-        entry.asking = None;
+        entry.pending_command = None;
         let pause = entry.pause;
         entry.pause = pause.saturating_mul(2).min(REFRESH);
         self.wait(key, Some(now.saturating_add(pause)));
     }
 
     /// Handles an answer, if it is one of the daemon's.
-    pub(crate) fn answered(&mut self, now: Duration, data: &Data<'_>) {
+    pub(crate) fn handle_answer(&mut self, now: Duration, data: &Data<'_>) {
         let Some(key) = self.asked.remove(&data.name().to_name()) else { return };
         let Some(entry) = self.prefixes.get_mut(&key) else { return };
-        let Some((_, about)) = entry.asking.take() else { return };
+        let Some((_, about)) = entry.pending_command.take() else { return };
         let done = crate::ControlResponse::decode(data.content()).is_ok_and(|r| r.code == 200);
         if done {
-            (entry.said, entry.is_confirmed, entry.pause) = (about, true, AGAIN);
-            self.settle(now, &key);
+            (entry.sent_cost, entry.is_confirmed, entry.pause) = (about, true, RETRY_PAUSE);
+            self.schedule_next(now, &key);
         } else {
-            self.put_off(now, &key);
+            self.schedule_retry(now, &key);
         }
     }
 
     /// Handles a command that came back: there is no route to a daemon.
-    pub(crate) fn refused(&mut self, now: Duration, interest: &Interest<'_>) {
+    pub(crate) fn handle_returned(&mut self, now: Duration, interest: &Interest<'_>) {
         let Some(key) = self.asked.remove(&interest.name().to_name()) else { return };
-        self.put_off(now, &key);
+        self.schedule_retry(now, &key);
     }
 }

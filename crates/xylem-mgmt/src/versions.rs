@@ -13,7 +13,7 @@ const SEGMENT_LEN: usize = 6000;
 /// gets the new state and not a cached one. Versions are asked for without MustBeFresh.
 const FRESHNESS_MS: u64 = 1;
 /// How long a version is kept.
-const KEPT: Duration = Duration::from_secs(10);
+const VERSION_LIFETIME: Duration = Duration::from_secs(10);
 /// Maximum number of versions.
 const MAX_VERSIONS: usize = 32;
 /// Maximum bytes of all versions; the newest is kept whatever its size.
@@ -69,7 +69,7 @@ impl DatasetVersions {
         while self.kept.len() > 1
             && (self.kept.len() > MAX_VERSIONS
                 || self.bytes > MAX_BYTES
-                || self.kept.front().is_some_and(|oldest| oldest.made + KEPT < now))
+                || self.kept.front().is_some_and(|oldest| oldest.made + VERSION_LIFETIME < now))
         {
             self.bytes -= self.kept.pop_front().map_or(0, |oldest| oldest.bytes);
         }
@@ -83,7 +83,7 @@ impl DatasetVersions {
             _ => (name, 0),
         };
         let kept = self.kept.iter().find(|kept| kept.name.as_ref() == version)?;
-        if kept.made + KEPT < now {
+        if kept.made + VERSION_LIFETIME < now {
             return None;
         }
         kept.segments.get(usize::try_from(number).ok()?).map(Vec::as_slice)
@@ -130,8 +130,8 @@ mod tests {
         let second = publish(&mut versions, 0, b"2");
         let (first, second) = (Data::decode(&first).unwrap(), Data::decode(&second).unwrap());
         assert!(first.name() < second.name());
-        assert!(versions.find(KEPT, first.name()).is_some());
-        assert!(versions.find(KEPT + Duration::from_secs(1), first.name()).is_none());
+        assert!(versions.find(VERSION_LIFETIME, first.name()).is_some());
+        assert!(versions.find(VERSION_LIFETIME + Duration::from_secs(1), first.name()).is_none());
         for i in 0..100 {
             publish(&mut versions, i, &[0; 100_000]);
             assert!(versions.kept.len() <= MAX_VERSIONS);

@@ -55,7 +55,7 @@ impl Outlet for PacketOutcome {
             .push((to, Frame { packet: out.packet.to_vec(), nack, non_discovery, announcement }));
     }
 
-    fn learned(&mut self, lesson: LearnedRoute<'_>) {
+    fn on_learned(&mut self, lesson: LearnedRoute<'_>) {
         match lesson {
             LearnedRoute::Announced { face, name, announcement } => {
                 self.announced.push((face, name.to_name(), announcement.to_vec()));

@@ -120,7 +120,7 @@ impl ChallengeKind {
 }
 
 /// Status texts of challenges.
-pub(crate) mod word {
+pub(crate) mod status_text {
     pub(crate) const NEED_CODE: &str = "need-code";
     pub(crate) const WRONG_CODE: &str = "wrong-code";
     pub(crate) const NEED_PROOF: &str = "need-proof";
@@ -132,7 +132,7 @@ pub(crate) mod word {
 }
 
 /// Components of the names of requests.
-pub(crate) mod part {
+pub(crate) mod component {
     use xylem_packet::Component;
 
     pub(crate) const CA: Component<'static> = Component::generic(b"CA");

@@ -26,7 +26,7 @@ impl Proof {
     pub const BOUND: &'static str = "bound";
 
     /// The form for an answer, or a request, that names these forms besides the bare one.
-    pub(crate) fn among<'a>(named: impl IntoIterator<Item = &'a String>) -> Self {
+    pub(crate) fn strongest_of<'a>(named: impl IntoIterator<Item = &'a String>) -> Self {
         if named.into_iter().any(|name| name == Self::BOUND) { Self::Bound } else { Self::Bare }
     }
 

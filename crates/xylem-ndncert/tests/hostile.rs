@@ -41,7 +41,7 @@ fn wrong_codes_by_the_thousand_end_requests_and_issue_nothing() {
         assert_eq!(refusal(&request), ErrorCode::OUT_OF_TRIES);
     }
     assert_eq!(ca.issued(), 0);
-    assert!(ca.authority.open() <= 4, "of one key");
+    assert!(ca.authority.open_requests() <= 4, "of one key");
 }
 
 fn code(code: &str) -> ChallengeParameters {
@@ -144,9 +144,9 @@ fn a_replayed_new_opens_no_request_later() {
     let wire = good_new(&key("/org/al", 1));
     let answer = ca.ask(&wire, NOW_MS).unwrap();
     assert_eq!(ca.ask(&wire, NOW_MS + 1000).unwrap(), answer, "the same request");
-    assert_eq!(ca.authority.open(), 1);
+    assert_eq!(ca.authority.open_requests(), 1);
     assert_eq!(error(ca.ask(&wire, NOW_MS + 400_000)), ErrorCode::BAD_VALIDITY_PERIOD);
-    assert_eq!(ca.authority.open(), 0);
+    assert_eq!(ca.authority.open_requests(), 0);
     let signer = key("/org/al", 1);
     let wire = new(self_signed(&signer, 1, VALID).unwrap(), &signer, NOW_MS - 200_000);
     assert_eq!(error(ca.ask(&wire, NOW_MS)), ErrorCode::BAD_SIGNATURE);
@@ -187,11 +187,11 @@ fn floods_of_requests_stay_within_bounds() {
         for number in 0..=255 {
             let identity = format!("/org/{}", round.to_string().repeat(200));
             assert!(ca.ask(&good_new(&key(&identity, number)), NOW_MS).is_some());
-            assert!(ca.authority.open() <= 64);
+            assert!(ca.authority.open_requests() <= 64);
             assert!(ca.authority.memory() <= 64 * 8192, "{}", ca.authority.memory());
         }
     }
-    assert_eq!(ca.authority.open(), 64);
+    assert_eq!(ca.authority.open_requests(), 64);
     // The newest two requests of one key stay.
     let mut ca = TestCa::of(CaConfig { limits, ..config() });
     let signer = key("/org/al", 1);
@@ -200,7 +200,7 @@ fn floods_of_requests_stay_within_bounds() {
     for _ in 0..100 {
         ca.ask(&good_new(&signer), NOW_MS).unwrap();
     }
-    assert_eq!(ca.authority.open(), 2);
+    assert_eq!(ca.authority.open_requests(), 2);
     assert_ne!(ca.ask(&first, NOW_MS).unwrap(), answer, "forgotten, and begun again");
 }
 
@@ -217,7 +217,7 @@ fn a_flood_leaves_challenges_that_go_on() {
     }
     ca.type_code(&mut request, &code, NOW_MS);
     done(&request);
-    assert!(ca.authority.open() <= 16);
+    assert!(ca.authority.open_requests() <= 16);
 }
 
 #[test]
@@ -228,9 +228,9 @@ fn requests_expire() {
     ca.choose(&mut request, ChallengeChoice::Pin, NOW_MS + 300_000);
     assert_eq!(refusal(&request), ErrorCode::OUT_OF_TIME);
     ca.profile();
-    assert_eq!(ca.authority.open(), 1, "who comes too late is told so");
+    assert_eq!(ca.authority.open_requests(), 1, "who comes too late is told so");
     ca.ask(&good_new(&key("/other/al", 1)), NOW_MS + 360_000);
-    assert_eq!(ca.authority.open(), 0);
+    assert_eq!(ca.authority.open_requests(), 0);
     for (choice, time_ms) in
         [(ChallengeChoice::Pin, 3_600_000), (ChallengeChoice::Email("al@x.org".into()), 300_000)]
     {
@@ -294,7 +294,7 @@ fn forbidden_requests_are_refused() {
         ("no certificate", new(b"x".to_vec(), &al, NOW_MS), ErrorCode::BAD_PARAMETER_FORMAT),
     ] {
         assert_eq!(error(ca.ask(&wire, NOW_MS)), code, "{what}");
-        assert_eq!(ca.authority.open(), 0);
+        assert_eq!(ca.authority.open_requests(), 0);
     }
 }
 
@@ -511,5 +511,5 @@ fn any_input_is_answered_or_ignored_without_panic() {
             error(ca.ask(&wire, NOW_MS));
         }
     }
-    assert!(ca.authority.open() <= 5);
+    assert!(ca.authority.open_requests() <= 5);
 }

@@ -487,7 +487,7 @@ fn certificates_of_an_earlier_run_are_served() {
     // 300 is before 255 in the order of octets, but not of numbers.
     let kept = [certified(255), certified(300)];
     for wire in &kept {
-        ca.authority.answer_for(&Certificate::decode(wire).unwrap());
+        ca.authority.add_issued(&Certificate::decode(wire).unwrap());
     }
     let ask = |ca: &mut TestCa, name: &xylem_packet::Name, longer: bool| {
         let mut wire = Vec::new();

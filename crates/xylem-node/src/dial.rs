@@ -23,7 +23,7 @@ use xylem_reach::relay::{ConnectTarget, RelayRefusal};
 /// Time after which a missing sharer counts as absent: relays have reported it absent and other addresses have been
 /// silent for this long. A restarted relay has its clients back by then. Callers that want to wait longer say so
 /// (`--wait`).
-const NOBODY: Duration = Duration::from_secs(3);
+const ABSENT_AFTER: Duration = Duration::from_secs(3);
 
 /// Most peers or relays used to introduce further peers.
 const MAX_INTRODUCERS: usize = 2;
@@ -55,7 +55,7 @@ pub(crate) struct Dialler {
     /// When each of `peers` was dialled first.
     begun: Vec<Option<Duration>>,
     /// For each of `peers`, since when its relay has reported it absent. `None`: it has not.
-    nobody: Vec<Option<Duration>>,
+    absent_since: Vec<Option<Duration>>,
     /// For each of `peers`, the latest failure.
     warnings: Vec<Option<String>>,
 }
@@ -127,7 +127,7 @@ impl Dialler {
         }
         Ok(Self {
             warnings: vec![None; peers.len()],
-            nobody: vec![None; peers.len()],
+            absent_since: vec![None; peers.len()],
             begun: vec![None; peers.len()],
             peers,
             of_ticket: uses.clone(),
@@ -194,7 +194,7 @@ impl Dialler {
 
     fn failed(&mut self, now: Duration, i: usize, why: &str) {
         let nobody = why == RelayRefusal::NotHere.to_string();
-        self.nobody[i] = nobody.then(|| self.nobody[i].unwrap_or(now));
+        self.absent_since[i] = nobody.then(|| self.absent_since[i].unwrap_or(now));
         self.warnings[i] = Some(why.to_owned());
     }
 
@@ -211,22 +211,23 @@ impl Dialler {
     }
 
     /// Whether all of the sharer's relays report it absent.
-    pub(crate) fn is_away(&self) -> bool {
+    pub(crate) fn sharer_is_absent(&self) -> bool {
         let relayed = |(peer, _): &(&PeerAddress, _)| matches!(peer, PeerAddress::Relayed { .. });
-        let mut said = self.peers.iter().zip(&self.nobody).filter(relayed).peekable();
+        let mut said = self.peers.iter().zip(&self.absent_since).filter(relayed).peekable();
         said.peek().is_some() && said.all(|(_, nobody)| nobody.is_some())
     }
 
     /// Whether waiting is hopeless: no peer has ever been up, and for [`NOBODY`] relays have reported the sharer absent
     /// and no other path has led to it.
     pub(crate) fn is_hopeless(&self, now: Duration) -> bool {
-        let lasts = self.nobody.iter().flatten().all(|since| now >= *since + NOBODY);
+        let lasts = self.absent_since.iter().flatten().all(|since| now >= *since + ABSENT_AFTER);
         // A peer that is there answers sooner than this.
-        let has_been = |begun: &Option<Duration>| begun.is_some_and(|begun| now >= begun + NOBODY);
+        let has_been =
+            |begun: &Option<Duration>| begun.is_some_and(|begun| now >= begun + ABSENT_AFTER);
         let tried = self.begun.iter().all(has_been);
         let asks = self.nearby.as_ref().is_some_and(|nearby| nearby.is_hopeful(now));
         let alone = self.found.is_empty() && !self.was_up && !asks;
-        self.is_away() && lasts && tried && alone
+        self.sharer_is_absent() && lasts && tried && alone
     }
 
     /// When [`Dialler::dial_next`] is due.
@@ -253,7 +254,7 @@ impl Dialler {
             if self.peers.iter().all(|known| known.link_address() != peer.link_address()) {
                 self.must_vouch.push(peer.link_key().is_none());
                 self.warnings.push(None);
-                self.nobody.push(None);
+                self.absent_since.push(None);
                 self.begun.push(None);
                 self.peers.push(peer);
                 self.dial_one(engine, self.peers.len() - 1);

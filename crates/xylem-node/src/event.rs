@@ -10,7 +10,7 @@ use xylem_app::object::ObjectNews;
 use xylem_engine::RelayNotice;
 use xylem_hash::Hash;
 use xylem_library::mail::MailEvent;
-use xylem_library::pieces::Picture;
+use xylem_library::pieces::ProgressSnapshot;
 use xylem_library::reachable::{FaceAddress, LeftOut};
 use xylem_library::{LibraryEvent, json};
 use xylem_link::{Level, LinkStats};
@@ -206,7 +206,7 @@ pub enum Event {
         relayed: usize,
         /// A picture of the progress for display to people.
         #[serde(skip)]
-        picture: Option<Box<Picture>>,
+        picture: Option<Box<ProgressSnapshot>>,
     },
     /// Link statistics of the peers that are connected to a share, at most once a second. For display only: it has no
     /// JSON event.

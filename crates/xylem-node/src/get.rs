@@ -227,7 +227,7 @@ pub fn get(
     let mut summary = fetch_ticket(&mut fetch, manifest, options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
     if summary.fetched > 0 && options.save.range.is_none() {
-        fetch.tell_fetched(summary.fetched);
+        fetch.report_fetched(summary.fetched);
     }
     tracing::info!(root = %summary.root, fetched = summary.fetched, elapsed = ?summary.elapsed, "fetched");
     if options.serve.as_ref().is_some_and(|serve| serve.seed) {
@@ -325,12 +325,12 @@ fn fetch_ticket(
     let mut tally = Tally::default();
     let outcome = fill(fetch, &mut *sink, &mut tally, stop, on_event);
     if outcome.is_err() {
-        keep_what_is_proven(fetch, &mut *sink, &mut tally);
+        deliver_proven_nodes(fetch, &mut *sink, &mut tally);
     }
     let lost = match &outcome {
         // Encrypted content is of use only as a whole.
         Err(GetError::Fetch(FetchError::Gone(_))) if !manifest.sealed => {
-            end_without(fetch, &mut *sink, &mut tally, on_event)?
+            complete_without_lost_files(fetch, &mut *sink, &mut tally, on_event)?
         }
         Ok(()) => sink.left(),
         Err(_) => Vec::new(),
@@ -421,7 +421,7 @@ fn seed(
     if swarm.holdings().is_none() {
         return Ok(());
     }
-    swarm.only_serves();
+    swarm.stop_finding();
     on_event(Event::Seeding(Box::new(summary.clone())));
     // Only the stop flag ends it, and that is a success.
     fetch.run_until(&Stop::new(), on_event, |_| match stop.raised() {
@@ -472,7 +472,7 @@ fn with_context<T>(
 }
 
 /// Some files have changed at every sharer. Completes the result without them and returns their paths.
-fn end_without(
+fn complete_without_lost_files(
     fetch: &mut Fetch,
     sink: &mut dyn Sink,
     tally: &mut Tally,
@@ -486,7 +486,7 @@ fn end_without(
 
 /// After a failure, passes proven but not yet delivered nodes to the sink as well. An error here costs no more than a
 /// kill would.
-fn keep_what_is_proven(fetch: &mut Fetch, sink: &mut dyn Sink, tally: &mut Tally) {
+fn deliver_proven_nodes(fetch: &mut Fetch, sink: &mut dyn Sink, tally: &mut Tally) {
     fetch.look(&mut |_| {}, |look| {
         look.transfer().flush_nodes();
         while let Some(event) = look.transfer().poll_event() {

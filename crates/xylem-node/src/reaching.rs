@@ -61,7 +61,10 @@ pub(crate) fn register(
 }
 
 /// Announces further addresses of this end to peers at relays: those of its interfaces and those in `announced`.
-pub(crate) fn tell_own_addresses(engine: &mut Engine, announced: impl Iterator<Item = SocketAddr>) {
+pub(crate) fn announce_own_addresses(
+    engine: &mut Engine,
+    announced: impl Iterator<Item = SocketAddr>,
+) {
     let mut own: Vec<SocketAddr> = announced.collect();
     own.extend(advertised(&engine.link_addresses()));
     engine.set_own_addresses(own);

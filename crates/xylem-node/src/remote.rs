@@ -108,7 +108,7 @@ impl Remote for RemotePeers<'_, '_> {
             let fetch = Fetch::new(ticket, peers, give_up, limit_rate, &links, false);
             let own = self.own;
             let answered = fetch.and_then(|mut fetch| {
-                fetch.avoid(own);
+                fetch.drop_own_key(own);
                 let manifest = self.noting(|on_event| fetch.manifest(stop, on_event))?;
                 Ok((fetch, manifest.geometry()))
             });

@@ -196,7 +196,7 @@ impl Member {
             shown: Vec::new(),
             past: Past::none(),
         };
-        self.handle.say(said.sign(group, &self.key, &mut self.log).unwrap(), None);
+        self.handle.send_statement(said.sign(group, &self.key, &mut self.log).unwrap(), None);
     }
 
     /// When it had received the latest of all these numbers, if it has.

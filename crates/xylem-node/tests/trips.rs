@@ -80,7 +80,7 @@ impl Node {
         let application = forwarder.add_face(FaceScope::Local);
         let key = StaticKey::from_bytes([seed; 32]);
         let mut endpoint = Endpoint::new(xylem_link::LinkConfig::default(), key, [seed; 32]);
-        assert!(endpoint.set_made_up(RELAYED, PathKind::Relayed));
+        assert!(endpoint.add_synthetic_prefix(RELAYED, PathKind::Relayed));
         Self {
             endpoint,
             forwarder,
@@ -131,7 +131,7 @@ impl Node {
                 LinkEvent::Connected { link, .. } => {
                     self.link = Some((link, self.forwarder.add_face(FaceScope::NonLocal)));
                     let seen: Vec<_> = self.client.observed()[0].into_iter().collect();
-                    self.endpoint.tell_candidates(link, &seen, NatMapping::Stable);
+                    self.endpoint.announce_candidates(link, &seen, NatMapping::Stable);
                 }
                 LinkEvent::Candidates { link, addresses, .. } => {
                     self.endpoint.probe(now, link, &addresses, ProbePace::Each);

@@ -20,7 +20,7 @@ pub const MAX_SEEN: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressObservation {
     /// The observer's address and port.
-    pub by: SocketAddr,
+    pub observer: SocketAddr,
     /// The address and port that it observes.
     pub at: SocketAddr,
 }
@@ -171,7 +171,7 @@ fn nat(known: &ReachEvidence, v4: bool) -> NatKind {
     let Some(first) = seen.next() else { return NatKind::Unknown };
     let is_own = |seen: &AddressObservation| known.own.contains(&seen.at);
     let mut nat = if is_own(first) { NatKind::None } else { NatKind::Some };
-    for other in seen.filter(|other| other.by != first.by) {
+    for other in seen.filter(|other| other.observer != first.observer) {
         if nat == NatKind::None && is_own(other) {
             continue;
         }

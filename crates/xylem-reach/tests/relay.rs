@@ -322,7 +322,7 @@ fn a_replayed_notification_causes_at_most_one_keep_alive() {
     // The relay itself may notify a client that it has registered.
     let clients = world.relay.clients();
     for _ in 0..5 {
-        world.relay.wake(world.now(), &clients);
+        world.relay.notify_clients(world.now(), &clients);
         world.run(world.now() + 3 * SECOND);
     }
     assert_eq!(world.sent(b).len(), sent + 1);
@@ -337,7 +337,7 @@ fn stored_clients_may_be_arbitrary_bytes() {
     let said = |kept: &[u8]| {
         let mut relay = RelayServer::new(RelayConfig::default(), [1; 32]);
         let (mut now, mut said) = (SECOND, 0);
-        relay.wake(now, kept);
+        relay.notify_clients(now, kept);
         while let Some(due) = relay.poll_timeout() {
             now = now.max(due);
             relay.handle_timeout(now);

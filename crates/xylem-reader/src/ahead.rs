@@ -3,12 +3,12 @@
 use std::ops::Range;
 
 /// Bytes of the first window when sequential reading begins.
-const FIRST: u64 = 128 << 10;
+const FIRST_WINDOW: u64 = 128 << 10;
 /// Most bytes of the window: what a link of 1 Gbit/s transfers in 0.13 s.
-const MOST: u64 = 16 << 20;
+const MAX_WINDOW: u64 = 16 << 20;
 /// Greatest distance of a sequential read. A kernel with read-ahead of its own requests several pieces at once, in any
 /// order.
-const NEAR: u64 = 1 << 20;
+const SEQUENTIAL_DISTANCE: u64 = 1 << 20;
 
 /// Follows one reader through a file. The window doubles while it reads sequentially, as in the kernel, and closes when
 /// it goes elsewhere.
@@ -35,8 +35,8 @@ pub(crate) enum AheadStep {
 impl ReadAhead {
     /// Notes a read of `bytes` in a file of `size`.
     pub(crate) fn read(&mut self, bytes: &Range<u64>, size: u64) -> AheadStep {
-        let near = bytes.start <= self.at.saturating_add(NEAR)
-            && bytes.end.saturating_add(NEAR) >= self.at;
+        let near = bytes.start <= self.at.saturating_add(SEQUENTIAL_DISTANCE)
+            && bytes.end.saturating_add(SEQUENTIAL_DISTANCE) >= self.at;
         if !near {
             let asked = self.asked > self.at;
             *self = Self { at: bytes.end, window: 0, asked: bytes.end };
@@ -52,7 +52,7 @@ impl ReadAhead {
         if !in_order && self.window == 0 {
             return AheadStep::Nothing;
         }
-        self.window = (self.window * 2).clamp(FIRST, MOST);
+        self.window = (self.window * 2).clamp(FIRST_WINDOW, MAX_WINDOW);
         // Half of the window is still ahead: small requests cost more.
         if self.asked - self.at > self.window / 2 {
             return AheadStep::Nothing;
@@ -81,9 +81,9 @@ mod tests {
             }
             at += 128 * K;
             assert!(furthest >= at, "something is always asked for ahead");
-            assert!(furthest <= at + MOST, "and never more than the window");
+            assert!(furthest <= at + MAX_WINDOW, "and never more than the window");
         }
-        assert!(furthest > at + MOST / 4);
+        assert!(furthest > at + MAX_WINDOW / 4);
     }
 
     #[test]

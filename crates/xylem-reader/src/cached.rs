@@ -175,7 +175,7 @@ impl Cached {
     }
 
     /// Whether fetched content is stored.
-    pub(crate) fn keeps(&self) -> bool {
+    pub(crate) fn stores(&self) -> bool {
         lock(&self.state).keeps
     }
 
@@ -196,7 +196,7 @@ impl Cached {
         let Some(kept) = &self.kept else { return wanted.clone().collect() };
         let (mut missing, mut at) = (Vec::new(), wanted.start);
         while at < wanted.end {
-            self.look_at(kept, at);
+            self.scan_region_of(kept, at);
             let region = kept.scan.region_of(SegmentIndex(at));
             let end = kept.scan.segments_of(region).end.min(wanted.end);
             let state = lock(&self.state);
@@ -253,7 +253,7 @@ impl Cached {
     }
 
     /// Scans the region of a segment, if an earlier run left something there that has not been scanned.
-    fn look_at(&self, kept: &StoredPieces, segment: u64) {
+    fn scan_region_of(&self, kept: &StoredPieces, segment: u64) {
         let region = kept.scan.region_of(SegmentIndex(segment));
         let is_scanned = || lock(&self.state).scanned.contains(region);
         if is_scanned() {
@@ -276,7 +276,7 @@ impl Cached {
             if let Some(value) = buffer.leaves().get((i - first) as usize)
                 && !state.have.contains(i)
             {
-                state.know(kept, i, short(value));
+                state.set_check(kept, i, short(value));
             }
         }
         drop(state);
@@ -295,7 +295,7 @@ impl Cached {
         {
             let of = |i| kept.scan.region_of(SegmentIndex(i));
             for region in of(segments.start)..=of(segments.end - 1) {
-                self.look_at(kept, kept.scan.segments_of(region).start);
+                self.scan_region_of(kept, kept.scan.segments_of(region).start);
             }
         }
         let state = lock(&self.state);
@@ -314,11 +314,11 @@ impl Cached {
     /// # Errors
     /// Those of the disk, once. From then on nothing more is stored, but nothing stored is lost.
     pub(crate) fn put(&self, segment: &Verified<Segment<Bytes>>) -> Result<(), StoreError> {
-        let Some(kept) = self.kept.as_ref().filter(|_| self.keeps()) else { return Ok(()) };
+        let Some(kept) = self.kept.as_ref().filter(|_| self.stores()) else { return Ok(()) };
         let put = {
             let mut partial = lock(&kept.partial);
             // It was only fetched because the stored copy is missing or wrong.
-            partial.forget(segment.index);
+            partial.mark_missing(segment.index);
             partial.put(segment)
         };
         let mut values = Vec::with_capacity(1);
@@ -340,7 +340,7 @@ impl Cached {
         &self,
         nodes: &Verified<Vec<(Node, NodeValue)>>,
     ) -> Result<(), StoreError> {
-        let Some(kept) = self.kept.as_ref().filter(|_| self.keeps()) else { return Ok(()) };
+        let Some(kept) = self.kept.as_ref().filter(|_| self.stores()) else { return Ok(()) };
         let put = lock(&kept.partial).put_nodes(nodes);
         if put.is_err() {
             lock(&self.state).stop();
@@ -353,14 +353,14 @@ impl Cached {
     /// # Errors
     /// As [`Cached::put`].
     pub(crate) fn flush(&self) -> Result<(), StoreError> {
-        let Some(kept) = self.kept.as_ref().filter(|_| self.keeps()) else { return Ok(()) };
+        let Some(kept) = self.kept.as_ref().filter(|_| self.stores()) else { return Ok(()) };
         let flushed = lock(&kept.partial).flush();
         let mut state = lock(&self.state);
         if flushed.is_err() {
             state.stop();
         }
         for (i, check) in std::mem::take(&mut state.pending) {
-            state.know(kept, i, check);
+            state.set_check(kept, i, check);
         }
         flushed
     }
@@ -395,7 +395,7 @@ impl CachedState {
         self.pending.clear();
     }
 
-    fn know(&mut self, kept: &StoredPieces, i: u64, check: CheckValue) {
+    fn set_check(&mut self, kept: &StoredPieces, i: u64, check: CheckValue) {
         let region = kept.scan.region_of(SegmentIndex(i));
         let segments = kept.scan.segments_of(region);
         let room = (segments.end - segments.start) as usize;

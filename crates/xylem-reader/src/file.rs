@@ -53,10 +53,10 @@ impl File {
         let end = offset.saturating_add(len as u64).min(self.size);
         let (Some(cached), true) = (&self.cached, offset < end) else { return done(Ok(&[])) };
         let bytes = offset..end;
-        let ask = || match self.follow(&bytes) {
+        let ask = || match self.note_read(&bytes) {
             AheadStep::Nothing => {}
             AheadStep::Elsewhere => self.queue.push(ReaderCommand::Elsewhere(cached.id)),
-            AheadStep::Ask(range) => self.ask(cached, &range),
+            AheadStep::Ask(range) => self.request_ahead(cached, &range),
         };
         if let Some(region) = cached.remembered(&bytes) {
             done(Ok(region.part(&bytes)));
@@ -77,13 +77,13 @@ impl File {
     }
 
     /// Notes a read, and predicts the next.
-    fn follow(&self, bytes: &Range<u64>) -> AheadStep {
+    fn note_read(&self, bytes: &Range<u64>) -> AheadStep {
         self.ahead.lock().unwrap_or_else(PoisonError::into_inner).read(bytes, self.size)
     }
 
-    fn ask(&self, cached: &Cached, bytes: &Range<u64>) {
+    fn request_ahead(&self, cached: &Cached, bytes: &Range<u64>) {
         let segments = cached.geometry.segments_of(bytes.clone());
-        if cached.keeps() && !cached.missing(segments.clone()).is_empty() {
+        if cached.stores() && !cached.missing(segments.clone()).is_empty() {
             self.queue.push(ReaderCommand::Ahead(cached.id, segments));
         }
     }

@@ -134,7 +134,7 @@ impl Reader {
             store: store.clone(),
             queue: queue.clone(),
             stop: stop.clone(),
-            whole,
+            program_stop: whole,
             on_event,
         };
         let (opened, when_opened) = mpsc::channel();
@@ -220,7 +220,7 @@ impl Reader {
             if self.stop.raised() {
                 return Err(ReaderError::Ended);
             }
-            if !cached.keeps() {
+            if !cached.stores() {
                 let path = self.store.partial_path(&cached.root, ObjectPart::Content);
                 return Err(StoreError::NoSpace { path, offset: Some(0) }.into());
             }

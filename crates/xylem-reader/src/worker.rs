@@ -21,11 +21,11 @@ use crate::error::ReaderError;
 use crate::reader::Options;
 
 /// Most closed files kept open in the transfer, as they may be opened again soon.
-const LINGERING: usize = 64;
+const MAX_LINGERING: usize = 64;
 /// Pause after a failure before peers are dialled again.
-const REST: Duration = Duration::from_secs(1);
+const REDIAL_PAUSE: Duration = Duration::from_secs(1);
 /// Interval at which a waiting thread checks whether it should end.
-const GLANCE: Duration = Duration::from_millis(100);
+const STOP_CHECK_EVERY: Duration = Duration::from_millis(100);
 
 /// The fetching thread of a reader.
 pub(crate) struct Worker {
@@ -34,7 +34,7 @@ pub(crate) struct Worker {
     pub(crate) queue: Arc<ReaderQueue>,
     pub(crate) stop: Stop,
     /// Raised when the whole program ends, not the reader alone.
-    pub(crate) whole: Stop,
+    pub(crate) program_stop: Stop,
     pub(crate) on_event: Box<dyn FnMut(Event) + Send>,
 }
 
@@ -46,9 +46,9 @@ struct ReadDemand {
     /// Files with stored segments that were not flushed yet.
     dirty: BTreeSet<ObjectId>,
     /// Warnings to be reported.
-    told: Vec<String>,
+    warnings: Vec<String>,
     /// Whether it was reported that nothing more is stored.
-    full: bool,
+    storing_ended: bool,
 }
 
 /// A file that is open.
@@ -150,8 +150,8 @@ impl Worker {
             files: HashMap::new(),
             lingering: VecDeque::new(),
             dirty: BTreeSet::new(),
-            told: Vec::new(),
-            full: false,
+            warnings: Vec::new(),
+            storing_ended: false,
         };
         // Dial at the start, so that the first read need not wait for that.
         let mut wants_fetch = true;
@@ -160,10 +160,10 @@ impl Worker {
                 Some(running) => Ok(running),
                 None => {
                     while let Some(command) = self.queue.pop() {
-                        demand.take(command, None);
+                        demand.handle_command(command, None);
                     }
                     if !wants_fetch && !demand.is_waited_for() {
-                        self.queue.wait(GLANCE);
+                        self.queue.wait(STOP_CHECK_EVERY);
                         continue;
                     }
                     wants_fetch = false;
@@ -174,21 +174,21 @@ impl Worker {
                 self.queue.wake_by(Some(fetch.waker()?));
                 let queue = &self.queue;
                 let ran = fetch
-                    .run_until(&self.stop, &mut self.on_event, |look| demand.look(look, queue));
-                fetch.leave(&self.whole, &mut self.on_event);
+                    .run_until(&self.stop, &mut self.on_event, |look| demand.run_turn(look, queue));
+                fetch.leave(&self.program_stop, &mut self.on_event);
                 ran
             });
             self.queue.wake_by(None);
-            demand.left_by_fetch();
+            demand.forget_transfer();
             match ended {
                 Err(why) if !self.stop.raised() => {
                     let began = Instant::now();
                     demand.fail_all(&why.to_string());
-                    self.tell(&mut demand);
-                    while began.elapsed() < REST && !self.stop.raised() {
-                        self.queue.wait(GLANCE);
+                    self.report_warnings(&mut demand);
+                    while began.elapsed() < REDIAL_PAUSE && !self.stop.raised() {
+                        self.queue.wait(STOP_CHECK_EVERY);
                         while let Some(command) = self.queue.pop() {
-                            demand.take(command, None);
+                            demand.handle_command(command, None);
                         }
                     }
                 }
@@ -198,8 +198,8 @@ impl Worker {
         demand.fail_all("the reader has ended");
     }
 
-    fn tell(&mut self, demand: &mut ReadDemand) {
-        demand.told.drain(..).for_each(|what| (self.on_event)(Event::warning(what)));
+    fn report_warnings(&mut self, demand: &mut ReadDemand) {
+        demand.warnings.drain(..).for_each(|what| (self.on_event)(Event::warning(what)));
     }
 }
 
@@ -227,7 +227,7 @@ impl OpenReaderFile {
             n => format!(" and {n} more reads"),
         };
         let line = format!("{}: bytes {start}..{end}{more} can't be read: {why}", self.cached.name);
-        let until = Instant::now() + REST;
+        let until = Instant::now() + REDIAL_PAUSE;
         for WaitingRead { wanted, .. } in waiting {
             self.failed.extend(wanted.missing.iter().map(|i| (*i, until)));
             wanted.fail(why);
@@ -242,7 +242,7 @@ impl ReadDemand {
     }
 
     /// Handles the transfer's events and the queue's commands.
-    fn look(
+    fn run_turn(
         &mut self,
         look: &mut FetchView<'_>,
         queue: &ReaderQueue,
@@ -259,7 +259,7 @@ impl ReadDemand {
                     if let Some(open) = self.files.get(&object) {
                         let put = open.cached.put_nodes(&nodes);
                         self.dirty.insert(object);
-                        self.note(put);
+                        self.note_store_error(put);
                     }
                 }
                 _ => {}
@@ -268,18 +268,18 @@ impl ReadDemand {
         for id in std::mem::take(&mut self.dirty) {
             if let Some(open) = self.files.get(&id) {
                 let flushed = open.cached.flush();
-                self.note(flushed);
+                self.note_store_error(flushed);
             }
         }
         while let Some(command) = queue.pop() {
-            self.take(command, Some(look.transfer()));
+            self.handle_command(command, Some(look.transfer()));
         }
-        self.give_up_late(look.transfer());
-        self.told.drain(..).for_each(|what| look.tell(Event::warning(what)));
+        self.fail_overdue_reads(look.transfer());
+        self.warnings.drain(..).for_each(|what| look.report_event(Event::warning(what)));
         Ok(FetchNext::Wait(None))
     }
 
-    fn take(&mut self, command: ReaderCommand, transfer: Option<&mut Transfer>) {
+    fn handle_command(&mut self, command: ReaderCommand, transfer: Option<&mut Transfer>) {
         match command {
             ReaderCommand::Open(cached) => {
                 let id = cached.id;
@@ -297,7 +297,7 @@ impl ReadDemand {
             ReaderCommand::Read(wanted) => self.read(*wanted, transfer),
             ReaderCommand::Ahead(id, segments) => {
                 if let Some(transfer) = transfer
-                    && let Some(open) = self.files.get_mut(&id).filter(|o| o.cached.keeps())
+                    && let Some(open) = self.files.get_mut(&id).filter(|o| o.cached.stores())
                     && open.is_open_in(transfer)
                 {
                     for run in open.cached.missing(segments) {
@@ -307,7 +307,7 @@ impl ReadDemand {
             }
             ReaderCommand::Elsewhere(id) => {
                 if let Some(transfer) = transfer {
-                    transfer.want_no_more(id);
+                    transfer.drop_unasked(id);
                     self.want(id, transfer);
                 }
             }
@@ -381,7 +381,7 @@ impl ReadDemand {
         open.waiting.extract_if(.., is_whole).for_each(|waiting| waiting.wanted.finish());
         let put = open.cached.put(segment);
         self.dirty.insert(id);
-        self.note(put);
+        self.note_store_error(put);
     }
 
     fn close(&mut self, id: ObjectId, transfer: Option<&mut Transfer>) {
@@ -391,7 +391,7 @@ impl ReadDemand {
             return;
         }
         self.lingering.push_back(id);
-        if self.lingering.len() <= LINGERING {
+        if self.lingering.len() <= MAX_LINGERING {
             return;
         }
         let Some(old) = self.lingering.pop_front() else { return };
@@ -404,7 +404,7 @@ impl ReadDemand {
     }
 
     /// Fails reads that have waited too long.
-    fn give_up_late(&mut self, transfer: &mut Transfer) {
+    fn fail_overdue_reads(&mut self, transfer: &mut Transfer) {
         let now = Instant::now();
         let late = |open: &OpenReaderFile| open.waiting.iter().any(|waiting| now >= waiting.until);
         let ids: Vec<ObjectId> =
@@ -413,8 +413,8 @@ impl ReadDemand {
         for id in ids {
             let Some(open) = self.files.get_mut(&id) else { continue };
             let late = open.waiting.extract_if(.., |waiting| now >= waiting.until).collect();
-            self.told.extend(open.fail(late, &why));
-            transfer.want_no_more(id);
+            self.warnings.extend(open.fail(late, &why));
+            transfer.drop_unasked(id);
             self.want(id, transfer);
         }
     }
@@ -422,23 +422,23 @@ impl ReadDemand {
     fn fail_all(&mut self, why: &str) {
         for open in self.files.values_mut() {
             let waiting = std::mem::take(&mut open.waiting);
-            self.told.extend(open.fail(waiting, why));
+            self.warnings.extend(open.fail(waiting, why));
         }
     }
 
     /// Forgets the state of a transfer that has ended.
-    fn left_by_fetch(&mut self) {
+    fn forget_transfer(&mut self) {
         self.files.values_mut().for_each(|open| open.brought = None);
     }
 
     /// A full disk ends storing, not reading.
-    fn note(&mut self, kept: Result<(), StoreError>) {
+    fn note_store_error(&mut self, kept: Result<(), StoreError>) {
         if let Err(why) = kept
-            && !std::mem::replace(&mut self.full, true)
+            && !std::mem::replace(&mut self.storing_ended, true)
         {
             let what =
                 format!("{why}; from now on read data is not stored, and is fetched each time");
-            self.told.push(what);
+            self.warnings.push(what);
         }
     }
 }

@@ -121,7 +121,7 @@ impl Carriers {
     }
 
     /// Returns whether an address is synthetic. No such address appears on a network.
-    pub fn made_up(&self, address: SocketAddr) -> bool {
+    pub fn is_synthetic(&self, address: SocketAddr) -> bool {
         matches!(address.ip(), IpAddr::V6(ip) if ip.octets()[..6] == self.prefix)
     }
 
@@ -299,7 +299,7 @@ impl Carriers {
     /// Ends a connection; returns its token and the link that ran over it.
     pub fn remove(&mut self, id: CarrierId) -> Option<(Token, Option<LinkId>)> {
         let mut connection = self.live.remove(&id)?;
-        connection.say_goodbye();
+        connection.send_close();
         match connection.link {
             Some(link) => drop(self.by_link.remove(&link)),
             None if connection.ends.is_none() => self.refused += 1,
@@ -334,7 +334,7 @@ impl Carriers {
 
     /// Signals the end on all connections.
     pub fn close(&mut self) {
-        self.live.values_mut().for_each(CarrierConnection::say_goodbye);
+        self.live.values_mut().for_each(CarrierConnection::send_close);
     }
 
     /// Number of connections.

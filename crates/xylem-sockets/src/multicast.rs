@@ -15,7 +15,7 @@ use crate::{EcnCapability, Oversize, Udp};
 /// A joined group.
 pub struct Multicast {
     /// The socket that receives the group's packets.
-    pub hears: Udp,
+    pub receiver: Udp,
     says: Udp,
     group: SocketAddrV4,
 }
@@ -43,7 +43,7 @@ impl Multicast {
         says.set_multicast_ttl_v4(1)?;
         says.bind(&SockAddr::from(SocketAddrV4::new(interface, 0)))?;
         Ok(Self {
-            hears: Udp::from_socket(hears, Oversize::Fragment)?,
+            receiver: Udp::from_socket(hears, Oversize::Fragment)?,
             says: Udp::from_socket(says, Oversize::Fragment)?,
             group,
         })
@@ -51,7 +51,7 @@ impl Multicast {
 
     /// Registers for readability.
     pub fn register(&mut self, poll: &Poll, token: Token) -> io::Result<()> {
-        self.hears.register(poll, token)
+        self.receiver.register(poll, token)
     }
 
     /// Source address of this node's own packets.

@@ -37,7 +37,7 @@ impl IcmpProbe {
     }
 
     /// Takes an ICMP error that has arrived since.
-    pub fn look(&mut self) {
+    pub fn poll_error(&mut self) {
         if let Ok(Some(error)) = self.socket.as_ref().map_or(Ok(None), UdpSocket::take_error) {
             self.socket = Err(error);
         }
@@ -45,7 +45,7 @@ impl IcmpProbe {
 
     /// Why no program answers there, as far as the system knows.
     #[must_use]
-    pub fn why(&self) -> Option<&'static str> {
+    pub fn failure_reason(&self) -> Option<&'static str> {
         match self.socket.as_ref().err()?.kind() {
             io::ErrorKind::ConnectionRefused => Some("nothing listens at that port"),
             io::ErrorKind::NetworkUnreachable => Some("no route to that network"),
@@ -67,11 +67,11 @@ mod tests {
         let mut there = IcmpProbe::send(open.local_addr().unwrap(), b"knock");
         let mut nowhere = IcmpProbe::send(closed, b"knock");
         let until = Instant::now() + Duration::from_secs(10);
-        while nowhere.why().is_none() && Instant::now() < until {
-            nowhere.look();
-            there.look();
+        while nowhere.failure_reason().is_none() && Instant::now() < until {
+            nowhere.poll_error();
+            there.poll_error();
         }
-        assert_eq!(nowhere.why(), Some("nothing listens at that port"));
-        assert_eq!((there.why(), there.to()), (None, open.local_addr().unwrap()));
+        assert_eq!(nowhere.failure_reason(), Some("nothing listens at that port"));
+        assert_eq!((there.failure_reason(), there.to()), (None, open.local_addr().unwrap()));
     }
 }

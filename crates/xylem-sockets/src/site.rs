@@ -53,7 +53,7 @@ impl Site {
     }
 
     /// Lets pages that ask for `/PASS` open a WebSocket.
-    pub fn let_in(&mut self, pass: String) {
+    pub fn add_pass(&mut self, pass: String) {
         self.passes.push(pass);
     }
 
@@ -176,7 +176,7 @@ impl SiteConnection {
     ///
     /// # Errors
     /// The visit is over, with success or not.
-    pub(crate) fn go_on(mut self) -> io::Result<VisitOutcome> {
+    pub(crate) fn advance(mut self) -> io::Result<VisitOutcome> {
         loop {
             self.state = match std::mem::replace(&mut self.state, SiteState::Asking) {
                 SiteState::Asking => match read_request(&self.read) {

@@ -112,12 +112,12 @@ impl WebSocketFace {
         let (state, came_up) = match std::mem::replace(&mut self.state, WebSocketState::Broken) {
             WebSocketState::Connecting(socket, authority) => connecting(socket, authority)?,
             WebSocketState::Dialling(handshake) => {
-                shake(handshake, |(ws, _)| ws, WebSocketState::Dialling)?
+                continue_handshake(handshake, |(ws, _)| ws, WebSocketState::Dialling)?
             }
             WebSocketState::Accepting(handshake) => {
-                shake(handshake, |ws| ws, WebSocketState::Accepting)?
+                continue_handshake(handshake, |ws| ws, WebSocketState::Accepting)?
             }
-            WebSocketState::Visiting(visit) => match visit.go_on()? {
+            WebSocketState::Visiting(visit) => match visit.advance()? {
                 VisitOutcome::Waits(visit) => (WebSocketState::Visiting(Box::new(visit)), false),
                 VisitOutcome::Upgraded { socket, read, trains } => {
                     self.train = trains.then(BytesMut::new);
@@ -142,7 +142,7 @@ impl WebSocketFace {
         for _ in 0..BATCH {
             match socket.read() {
                 Ok(Message::Binary(packet)) if self.train.is_none() => into.push(packet),
-                Ok(Message::Binary(train)) => take_apart(train, into)?,
+                Ok(Message::Binary(train)) => split_train(train, into)?,
                 Ok(_) => {}
                 Err(Error::Io(e)) if e.kind() == io::ErrorKind::WouldBlock => {
                     let socket = socket.get_mut();
@@ -198,7 +198,7 @@ fn write(socket: &mut WebSocket<Paced<TcpStream>>, message: Bytes) -> bool {
 }
 
 /// Splits a train into its packets.
-fn take_apart(mut train: Bytes, into: &mut Vec<Bytes>) -> io::Result<()> {
+fn split_train(mut train: Bytes, into: &mut Vec<Bytes>) -> io::Result<()> {
     while !train.is_empty() {
         match frame_len(&train) {
             Ok(Some(len)) => into.push(train.split_to(len)),
@@ -243,7 +243,7 @@ fn connecting(socket: TcpStream, authority: String) -> io::Result<(WebSocketStat
     }
 }
 
-fn shake<R: HandshakeRole>(
+fn continue_handshake<R: HandshakeRole>(
     handshake: MidHandshake<R>,
     socket: impl FnOnce(R::FinalResult) -> WebSocket<Paced<TcpStream>>,
     again: impl FnOnce(MidHandshake<R>) -> WebSocketState,

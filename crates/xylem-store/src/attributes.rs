@@ -39,9 +39,9 @@ impl From<OverwritePolicy> for Clobber {
 #[derive(Debug, Default)]
 pub struct RefusedAttributes {
     /// The first errors.
-    pub told: Vec<StoreError>,
+    pub errors: Vec<StoreError>,
     /// Number of further errors.
-    pub more: u64,
+    pub more_errors: u64,
 }
 
 impl RefusedAttributes {
@@ -49,17 +49,20 @@ impl RefusedAttributes {
     ///
     /// # Errors
     /// The error in `outcome`, if it concerns more than an attribute.
-    pub(crate) fn note(&mut self, outcome: Result<(), StoreError>) -> Result<(), StoreError> {
+    pub(crate) fn record_refused(
+        &mut self,
+        outcome: Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
         let Err(e) = outcome else { return Ok(()) };
         match &e {
             StoreError::Permission { .. } => {}
             StoreError::Io { source, .. } if cannot_be_set(source.kind()) => {}
             _ => return Err(e),
         }
-        if self.told.len() < MAX_UNSET_NAMED {
-            self.told.push(e)
+        if self.errors.len() < MAX_UNSET_NAMED {
+            self.errors.push(e)
         } else {
-            self.more += 1
+            self.more_errors += 1
         }
         Ok(())
     }
@@ -80,7 +83,7 @@ pub(crate) fn apply(
     unset: &mut RefusedAttributes,
 ) -> Result<(), StoreError> {
     if let Some(mode) = attributes.mode {
-        unset.note(file.set_mode(mode))?;
+        unset.record_refused(file.set_mode(mode))?;
     }
-    attributes.mtime.map_or(Ok(()), |mtime| unset.note(file.set_mtime(mtime)))
+    attributes.mtime.map_or(Ok(()), |mtime| unset.record_refused(file.set_mtime(mtime)))
 }

@@ -195,7 +195,7 @@ impl CollectionRun<'_> {
                 },
             }
         }
-        let abandoned = self.abandoned()?;
+        let abandoned = self.old_interrupted_fetches()?;
         for one in abandoned {
             self.abandon(&one)?;
         }
@@ -214,7 +214,7 @@ impl CollectionRun<'_> {
     }
 
     /// Data of interrupted fetches that are old enough. Data in use or too young keep what proves them.
-    fn abandoned(&mut self) -> Result<Vec<Abandoned>, StoreError> {
+    fn old_interrupted_fetches(&mut self) -> Result<Vec<Abandoned>, StoreError> {
         let mut old = Vec::new();
         for (name, note) in self.store.notes()? {
             let Some(UnfinishedNote { root, kind, path }) = note else {
@@ -376,7 +376,7 @@ impl Store {
     ///
     /// # Errors
     /// The medium's.
-    pub fn oddities(&self) -> Result<Vec<(PathBuf, &'static str)>, StoreError> {
+    pub fn unexplained_names(&self) -> Result<Vec<(PathBuf, &'static str)>, StoreError> {
         let mut odd = Vec::new();
         type PartOf = fn(&Path) -> Option<(Hash, ObjectPart)>;
         let dirs: [(_, PartOf); 2] = [(OBJECTS, part_of_name), (PARTIAL, partial_of_name)];

@@ -99,8 +99,8 @@ impl FileRef {
     ///
     /// # Errors
     /// As [`FileRef::read_full`].
-    pub fn read_anew(&self, buf: &mut [u8], offset: u64) -> Result<usize, StoreError> {
-        read_full_by(|buf, at| self.file.read_anew_at(buf, at), buf, offset)
+    pub fn reread(&self, buf: &mut [u8], offset: u64) -> Result<usize, StoreError> {
+        read_full_by(|buf, at| self.file.reread_at(buf, at), buf, offset)
             .map_err(|e| StoreError::from_io("read", &self.path, Some(offset), e))
     }
 
@@ -321,7 +321,7 @@ fn open_ours(
     require_ours(medium, shown, &meta, owner)?;
     if meta.mode & 0o777 & !mode != 0 {
         // A file system without modes gives every user access anyway.
-        RefusedAttributes::default().note(file.set_mode(mode))?;
+        RefusedAttributes::default().record_refused(file.set_mode(mode))?;
     }
     Ok(Some(file))
 }

@@ -30,7 +30,7 @@ const MAX_LEN: u64 = 64;
 /// # Errors
 /// The medium's, except for missing or inaccessible files.
 pub fn is_store(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
-    if let Some(meta) = look(medium, &dir.join(NAME))?
+    if let Some(meta) = existing_metadata(medium, &dir.join(NAME))?
         && meta.kind == FileKind::File
         && (LEAD.len() as u64..=MAX_LEN).contains(&meta.size)
     {
@@ -42,13 +42,14 @@ pub fn is_store(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
         }
     }
     let folder = |name: &str| -> io::Result<bool> {
-        Ok(look(medium, &dir.join(name))?.is_some_and(|meta| meta.kind == FileKind::Directory))
+        Ok(existing_metadata(medium, &dir.join(name))?
+            .is_some_and(|meta| meta.kind == FileKind::Directory))
     };
     Ok(folder(OBJECTS)? && folder(PARTIAL)? && (folder(SHARES)? || folder(KNOWN)?))
 }
 
 /// Metadata of a file; `None` if it is missing or inaccessible.
-fn look(medium: &dyn Medium, path: &Path) -> io::Result<Option<Meta>> {
+fn existing_metadata(medium: &dyn Medium, path: &Path) -> io::Result<Option<Meta>> {
     use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
     match medium.metadata(path) {
         Ok(meta) => Ok(Some(meta)),

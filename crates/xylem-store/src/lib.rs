@@ -135,7 +135,7 @@ pub use runs::RegionRuns;
 pub use scan::{RegionScan, Scan, ScanBuffer};
 pub use seen::{DiskAttributes, DiskAttributesReader, DiskAttributesWriter};
 pub use servable::OnServable;
-pub use serve::{FileCache, SharedFile, SharedRead, hold_at_most};
+pub use serve::{FileCache, SharedFile, SharedRead, limit_open_files};
 pub use sparse::{SparseReader, is_zero};
 pub use staging::{IsSpared, MAX_SMALL_FILE, MergeTarget, SmallFile, Staging, TargetListing};
 pub use store::{NewFile, Store};

@@ -132,7 +132,7 @@ pub trait Medium: Send + Sync {
     fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()>;
     /// Entries that [`Medium::for_each_name`] skipped in the last listing of this directory, as they can have no name
     /// here (an object of a bucket with a key that is no path), each with the reason. Returned once.
-    fn passed_over(&self, _path: &Path) -> Vec<(PathBuf, String)> {
+    fn take_skipped(&self, _path: &Path) -> Vec<(PathBuf, String)> {
         Vec::new()
     }
     /// Renames within the place.
@@ -164,21 +164,21 @@ pub trait Medium: Send + Sync {
     /// The target of a symbolic link.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
     /// Whether reads come from another machine: bytes may be wrong once, and right when read again.
-    fn is_far(&self, path: &Path) -> bool {
+    fn is_remote(&self, path: &Path) -> bool {
         let _ = path;
         false
     }
     /// Whether opening and reading may take long, because the file lies on another machine or another program supplies
     /// it. A server of several peers leaves such reads to threads.
     fn is_slow(&self, path: &Path) -> bool {
-        self.is_far(path)
+        self.is_remote(path)
     }
     /// Sets permission bits of a file or directory, links refused.
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Sets the modification time, of the link itself where it is one.
     fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()>;
     /// Bytes that can still be written to the file system of `path`, which must exist; `None` if that is not reported.
-    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+    fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
         let _ = path;
         Ok(None)
     }
@@ -189,7 +189,7 @@ pub trait Medium: Send + Sync {
 /// Notices other programs' access to a file.
 pub trait FileWatch: std::fmt::Debug + Send + Sync {
     /// Whether another program has opened the file since the watch began, or has closed it after writing.
-    fn noticed(&self) -> bool;
+    fn was_accessed(&self) -> bool;
 }
 
 /// An open file. Positional and shared: any thread, no cursor.
@@ -198,11 +198,11 @@ pub trait MediumFile: Send + Sync {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize>;
     /// As [`MediumFile::read_at`], without waiting: [`io::ErrorKind::WouldBlock`] if a device would have to be read. A
     /// medium that cannot tell waits.
-    fn read_at_hand(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn read_at_no_wait(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buf, offset)
     }
     /// As [`MediumFile::read_at`], to read wrong bytes again: bypasses what is cached in memory.
-    fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn reread_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.read_at(buf, offset)
     }
     /// A separate handle for a thread that reads the file in order, if that is of use.

@@ -385,7 +385,7 @@ impl Partial {
         self.outboard.file().sync()?;
         match &self.home {
             PartialHome::Alone { store, part, outboard } => {
-                store.settle_partial(outboard, part.path())
+                store.sync_partial_names(outboard, part.path())
             }
             PartialHome::Staged | PartialHome::Cached => Ok(()),
         }
@@ -422,8 +422,8 @@ impl Partial {
     /// Whether it is known that no other program has opened the file during the fetch, so that content read back
     /// meanwhile is still valid. False if the medium cannot tell, and for small files.
     #[must_use]
-    pub fn is_undisturbed(&self) -> bool {
-        self.watch.as_ref().is_some_and(|watch| !watch.noticed())
+    pub fn is_untouched(&self) -> bool {
+        self.watch.as_ref().is_some_and(|watch| !watch.was_accessed())
     }
 
     /// Returns the attributes that the file system refused, and clears them.
@@ -460,7 +460,7 @@ impl Partial {
         }
         // The file first: a kill in between leaves a useless outboard, not a lost fetch.
         let (medium, durability) = (&**store.medium(), self.durability);
-        if !was_completed && self.watch.as_ref().is_some_and(|watch| watch.noticed()) {
+        if !was_completed && self.watch.as_ref().is_some_and(|watch| watch.was_accessed()) {
             let path = self.file.path().to_path_buf();
             self.completed = None;
             return Err(StoreError::Changed { path, what: Difference::Opened });

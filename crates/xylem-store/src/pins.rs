@@ -23,7 +23,7 @@ impl Store {
         let name = pin_name(root);
         let made = self.place().open(&name, OpenHow::Create { mode: 0o600 });
         made.map_err(|e| self.error("create", &name, e))?;
-        self.settle(&name)
+        self.sync_name(&name)
     }
 
     /// Removes a pin. Returns whether there was one.

@@ -22,7 +22,7 @@ use crate::runs::RegionRuns;
 use crate::sparse::SparseReader;
 
 /// Least length of a region in which holes are looked for.
-const MIN_LOOK: usize = 256 * 1024;
+const MIN_HOLE_SEARCH: usize = 256 * 1024;
 /// Bytes of a region that are read and hashed at a time. A disk makes a reader wait for larger pieces
 /// (`disk/in_order.rs`). A piece and the page cache's copy of it fit into a processor's own cache. It is a multiple of
 /// every segment size.
@@ -218,7 +218,7 @@ impl RegionReader {
         let mut builder = RegionBuilder::new(&self.geometry, region).ok_or_else(out_of_range)?;
         let len = (range.end - range.start) as usize; // at most REGION_LEN
         // Looking for holes costs two calls: nothing compared to a region, much compared to a page.
-        let mut holes = (len >= MIN_LOOK).then(|| SparseReader::new(&self.file));
+        let mut holes = (len >= MIN_HOLE_SEARCH).then(|| SparseReader::new(&self.file));
         if let Some(reader) = &mut holes
             && reader.is_hole(range.clone())?
         {

@@ -95,7 +95,7 @@ impl RangeFile {
             return Err(StoreError::Incomplete { path: self.part.path().into(), missing });
         }
         // A file system without modes shows the file to every user in any case.
-        RefusedAttributes::default().note(self.part.file().set_mode(self.mode))?;
+        RefusedAttributes::default().record_refused(self.part.file().set_mode(self.mode))?;
         let (medium, durability) = (&**self.store.medium(), self.store.durability());
         self.part.finish_as(medium, path, policy.into(), durability)?;
         self.note.as_deref().map_or(Ok(()), |note| self.store.remove_named(note))

@@ -25,7 +25,7 @@ impl RegionRuns {
     }
 
     /// The next run; `None` after the last.
-    pub fn take(&self) -> Option<Range<u64>> {
+    pub fn next_run(&self) -> Option<Range<u64>> {
         let end = |first: u64| {
             let left = self.count.checked_sub(first).filter(|left| *left > 0)?;
             Some(first + (left / self.threads.saturating_mul(4)).clamp(1, LONGEST))
@@ -44,12 +44,12 @@ mod tests {
     fn each_number_is_handed_out_once_and_the_last_singly() {
         for (count, threads) in [(0, 2), (1, 1), (1, 64), (7, 0), (256, 2), (257, 3), (1000, 16)] {
             let runs = RegionRuns::new(count, threads);
-            let taken: Vec<Range<u64>> = std::iter::from_fn(|| runs.take()).collect();
+            let taken: Vec<Range<u64>> = std::iter::from_fn(|| runs.next_run()).collect();
             assert!(taken.iter().cloned().flatten().eq(0..count), "{count} for {threads}");
             assert!(taken.iter().all(|run| run.end - run.start <= LONGEST));
             assert!(taken.last().is_none_or(|run| run.end - run.start == 1));
-            assert_eq!(runs.take(), None);
+            assert_eq!(runs.next_run(), None);
         }
-        assert_eq!(RegionRuns::new(256, 2).take(), Some(0..LONGEST));
+        assert_eq!(RegionRuns::new(256, 2).next_run(), Some(0..LONGEST));
     }
 }

@@ -28,7 +28,7 @@ const HEAD: usize = 8 + 32 + 32;
 /// Mode, modification time, change time (seconds, nanoseconds each), inode number.
 const RECORD: usize = 4 + 12 + 12 + 8;
 /// Records that are read or written at a time.
-const TOGETHER: usize = 2048;
+const RECORDS_AT_A_TIME: usize = 2048;
 
 /// The attributes of one file on disk.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl DiskAttributes {
 
     /// Whether the file is unchanged, as far as the file system shows. Its size is not compared.
     #[must_use]
-    pub fn is_as_it_was(&self, now: &Meta) -> bool {
+    pub fn is_unchanged(&self, now: &Meta) -> bool {
         (self.mtime, self.ctime, self.ino) == (now.mtime, now.ctime, now.ino)
     }
 
@@ -117,7 +117,11 @@ impl DiskAttributesWriter {
     /// The medium's.
     pub fn push(&mut self, seen: &DiskAttributes) -> Result<(), StoreError> {
         seen.encode(&mut self.buffer);
-        if self.buffer.len() >= RECORD.saturating_mul(TOGETHER) { self.write() } else { Ok(()) }
+        if self.buffer.len() >= RECORD.saturating_mul(RECORDS_AT_A_TIME) {
+            self.write()
+        } else {
+            Ok(())
+        }
     }
 
     fn write(&mut self) -> Result<(), StoreError> {
@@ -160,7 +164,7 @@ impl DiskAttributesReader {
     }
 
     fn fill(&mut self) -> Result<(), StoreError> {
-        self.buffer.resize(RECORD.saturating_mul(TOGETHER), 0);
+        self.buffer.resize(RECORD.saturating_mul(RECORDS_AT_A_TIME), 0);
         let got = self.file.read_full(&mut self.buffer, self.at)?;
         self.buffer.truncate(got);
         self.at = self.at.saturating_add(got as u64);
@@ -231,7 +235,7 @@ fn is_intact(file: &FileRef, key: &Hash, root: &Hash) -> Result<bool, StoreError
     let says_so = head.strip_prefix(MAGIC).and_then(|rest| rest.strip_suffix(root.as_bytes()));
     let Some(sum) = says_so else { return Ok(false) };
     let (mut hasher, mut at) = (Hasher::new(), HEAD as u64);
-    let mut piece = vec![0; RECORD.saturating_mul(TOGETHER)];
+    let mut piece = vec![0; RECORD.saturating_mul(RECORDS_AT_A_TIME)];
     loop {
         let got = file.read_full(&mut piece, at)?;
         hasher.update(&piece[..got]);
@@ -260,7 +264,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(Arc::new(DiskMedium::new()), dir.path()).unwrap();
         let (root, other) = (xylem_hash::hash(b"root"), xylem_hash::hash(b"other"));
-        for count in [0, 1, TOGETHER as u64, 5_000] {
+        for count in [0, 1, RECORDS_AT_A_TIME as u64, 5_000] {
             let mut new = DiskAttributesWriter::new(&store).unwrap();
             (0..count).for_each(|n| new.push(&number(n)).unwrap());
             new.keep(b"/a", &root).unwrap();

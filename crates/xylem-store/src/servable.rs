@@ -17,7 +17,7 @@ pub(crate) struct Servable {
     leaves: SegmentSet,
     /// Segments with data that were taken in, not reported yet.
     waiting: Vec<u64>,
-    tell: OnServable,
+    on_servable: OnServable,
 }
 
 impl std::fmt::Debug for Servable {
@@ -35,7 +35,7 @@ impl Servable {
             tell(&there);
         }
         there.into_iter().for_each(|run| leaves.insert_range(run));
-        Self { leaves, waiting: Vec::new(), tell }
+        Self { leaves, waiting: Vec::new(), on_servable: tell }
     }
 
     pub(crate) fn segment(&mut self, index: u64) {
@@ -69,7 +69,7 @@ impl Servable {
             !proven
         });
         if !runs.is_empty() {
-            (self.tell)(&runs);
+            (self.on_servable)(&runs);
         }
     }
 }

@@ -35,7 +35,7 @@ static HELD: AtomicUsize = AtomicUsize::new(0);
 static MOST_HELD: AtomicUsize = AtomicUsize::new(1_024);
 
 /// Sets the number of files that all [`FileCache`]s of this process together may hold open.
-pub fn hold_at_most(files: usize) {
+pub fn limit_open_files(files: usize) {
     MOST_HELD.store(files, Relaxed);
 }
 
@@ -97,14 +97,14 @@ impl FileCache {
     ///
     /// # Errors
     /// As [`FileCache::read_at`].
-    pub fn read_anew(
+    pub fn reread(
         &mut self,
         id: u64,
         shared: &SharedFile,
         offset: u64,
         out: &mut [u8],
     ) -> Result<SharedRead, StoreError> {
-        self.read(id, shared, offset, out, FileRef::read_anew)
+        self.read(id, shared, offset, out, FileRef::reread)
     }
 
     fn read(

@@ -175,20 +175,20 @@ impl Staging {
         listed: &mut KindLookup<'_>,
         stays: &mut dyn FnMut(&[u8], &Meta),
     ) -> Result<(), StoreError> {
-        self.folders.take_up();
+        self.folders.mark_resumed();
         sweep(&*self.folders.top(), self.folders.path(), &mut Vec::new(), 0, listed, stays)
     }
 
     /// From here on, files that are written replace existing ones, as in a run that resumes an earlier one.
-    pub fn take_up(&mut self) {
-        self.folders.take_up();
+    pub fn resume(&mut self) {
+        self.folders.mark_resumed();
     }
 
     /// Tests whether the file system keeps the modification time that a file is given.
     ///
     /// # Errors
     /// [`StoreError::Unsafe`] for a bad path; the medium's.
-    pub fn keeps_time(&mut self, path: &[u8], mtime: FileTime) -> Result<bool, StoreError> {
+    pub fn keeps_mtime(&mut self, path: &[u8], mtime: FileTime) -> Result<bool, StoreError> {
         let (dir, name) = self.folders.parent(path)?;
         let now = dir.set_mtime(name, mtime).and_then(|()| dir.metadata(name));
         Ok(now.is_ok_and(|now| now.mtime == mtime))

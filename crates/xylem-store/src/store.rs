@@ -186,7 +186,7 @@ impl Store {
     ///
     /// # Errors
     /// The medium's.
-    pub fn object_to_mend(
+    pub fn object_for_repair(
         &self,
         root: &Hash,
         part: ObjectPart,
@@ -341,12 +341,12 @@ impl Store {
     }
 
     /// Waits until a name in the store is on the device, if the store is durable.
-    pub(crate) fn settle(&self, name: &Path) -> Result<(), StoreError> {
+    pub(crate) fn sync_name(&self, name: &Path) -> Result<(), StoreError> {
         if self.is_durable() { sync_above(self.place(), name, &self.full(name)) } else { Ok(()) }
     }
 
     /// Waits until the names of an unfinished fetch and of its part file are on the device.
-    pub(crate) fn settle_partial(
+    pub(crate) fn sync_partial_names(
         &self,
         locked: &LockedPart,
         part_path: &Path,

@@ -124,17 +124,17 @@ pub struct Group {
     /// Remaining rounds of repetition; whether another member has sent in this round; whether this member certainly
     /// sends in it.
     rounds: u32,
-    heard: bool,
-    speaker: bool,
+    repetition_received: bool,
+    must_send: bool,
     /// Whether a vector is to be sent.
-    send: bool,
+    send_due: bool,
     /// Members of which others knew too little, and which did not fit into the vector that was sent.
-    owed: BTreeSet<GroupMember>,
+    unsent_members: BTreeSet<GroupMember>,
     /// Number of answers since the last change, and time of the last one.
-    fruitless: u32,
-    answered: Duration,
+    useless_answers: u32,
+    last_answer: Duration,
     /// The highest number of this member that others have claimed.
-    ahead: u64,
+    claimed_sequence: u64,
     events: VecDeque<GroupEvent>,
     chance: SplitMix64,
 }
@@ -163,13 +163,13 @@ impl Group {
             phase: SuppressionPhase::Steady,
             timer: now,
             rounds: 0,
-            heard: false,
-            speaker: false,
-            send: true,
-            owed: BTreeSet::new(),
-            fruitless: 0,
-            answered: Duration::ZERO,
-            ahead: 0,
+            repetition_received: false,
+            must_send: false,
+            send_due: true,
+            unsent_members: BTreeSet::new(),
+            useless_answers: 0,
+            last_answer: Duration::ZERO,
+            claimed_sequence: 0,
             events: VecDeque::new(),
             chance: SplitMix64::new(seed),
         };
@@ -217,7 +217,7 @@ impl Group {
         }
         self.changed(now, true);
         self.phase = SuppressionPhase::Steady;
-        self.send = true;
+        self.send_due = true;
         Some(next)
     }
 
@@ -227,7 +227,7 @@ impl Group {
         match &mut self.own {
             Some(own) if self.version == SyncVersion::V3 && boot > own.boot => {
                 own.boot = boot;
-                self.ahead = 0;
+                self.claimed_sequence = 0;
                 true
             }
             _ => false,
@@ -254,21 +254,21 @@ impl Group {
         if believed.signed_ms.is_some_and(|signed| signed.saturating_add(DAY_MS) < unix_ms) {
             return Err(VectorRefusal::Stale);
         }
-        Ok(self.take(now, believed))
+        Ok(self.merge_vector(now, believed))
     }
 
     /// Merges a vector, and decides whether it is old.
-    fn take(&mut self, now: Duration, believed: TrustedVector) -> VectorOutcome {
+    fn merge_vector(&mut self, now: Duration, believed: TrustedVector) -> VectorOutcome {
         let vector = believed.vector;
         let mut received = VectorOutcome::default();
         for (member, sequence) in vector.iter() {
             let known = self.table.get(member);
             if sequence >= known {
-                self.owed.remove(member);
+                self.unsent_members.remove(member);
             }
             if self.own.as_ref() == Some(member) {
-                if sequence > known.max(self.ahead) {
-                    self.ahead = sequence;
+                if sequence > known.max(self.claimed_sequence) {
+                    self.claimed_sequence = sequence;
                     self.events.push_back(GroupEvent::Ahead { sequence });
                 }
             } else if sequence > known {
@@ -297,18 +297,18 @@ impl Group {
             SuppressionPhase::Suppression { merged } => merged.merge(&vector),
             SuppressionPhase::Steady if long => {
                 self.phase = SuppressionPhase::Suppression { merged: vector };
-                if now.saturating_sub(self.answered) > self.timing.periodic {
-                    self.fruitless = 0;
+                if now.saturating_sub(self.last_answer) > self.timing.periodic {
+                    self.useless_answers = 0;
                 }
-                let wait = self.timing.suppression(self.fruitless, &mut self.chance);
+                let wait = self.timing.suppression(self.useless_answers, &mut self.chance);
                 self.timer = now.saturating_add(wait);
             }
             // Its old numbers changed so recently that its sender is about to receive the change.
             SuppressionPhase::Steady if old => {}
             // The rounds for the new numbers have just begun: this vector does not count as a repetition in them.
             SuppressionPhase::Steady if received.updated > 0 => {}
-            SuppressionPhase::Steady if self.rounds > 0 => self.heard = true,
-            SuppressionPhase::Steady => self.rest(now),
+            SuppressionPhase::Steady if self.rounds > 0 => self.repetition_received = true,
+            SuppressionPhase::Steady => self.schedule_periodic(now),
         }
         received
     }
@@ -326,35 +326,36 @@ impl Group {
         match core::mem::replace(&mut self.phase, SuppressionPhase::Steady) {
             SuppressionPhase::Suppression { merged } => {
                 let lacking = self.table.iter().filter(|(member, n)| merged.get(member) < *n);
-                self.owed = lacking.map(|(member, _)| member.clone()).collect();
-                if self.owed.is_empty() {
-                    self.rest(now);
+                self.unsent_members = lacking.map(|(member, _)| member.clone()).collect();
+                if self.unsent_members.is_empty() {
+                    self.schedule_periodic(now);
                     return;
                 }
-                self.send = true;
-                self.answered = now;
-                self.fruitless = self.fruitless.saturating_add(1);
+                self.send_due = true;
+                self.last_answer = now;
+                self.useless_answers = self.useless_answers.saturating_add(1);
                 self.begin_rounds(now, true);
             }
-            SuppressionPhase::Steady if !self.owed.is_empty() => {
-                self.send = true;
+            SuppressionPhase::Steady if !self.unsent_members.is_empty() => {
+                self.send_due = true;
                 self.timer = now.saturating_add(self.timing.round(&mut self.chance));
             }
             SuppressionPhase::Steady if self.rounds > 0 => {
                 let members = self.table.len();
-                let speaks = self.speaker || GroupTiming::speaks(members, &mut self.chance);
-                self.send |= speaks && !self.heard;
-                (self.heard, self.speaker) = (false, false);
+                let speaks =
+                    self.must_send || GroupTiming::is_drawn_to_send(members, &mut self.chance);
+                self.send_due |= speaks && !self.repetition_received;
+                (self.repetition_received, self.must_send) = (false, false);
                 self.rounds = self.rounds.saturating_sub(1);
                 if self.rounds == 0 {
-                    self.rest(now);
+                    self.schedule_periodic(now);
                 } else {
                     self.timer = now.saturating_add(self.timing.round(&mut self.chance));
                 }
             }
             SuppressionPhase::Steady => {
-                self.send = true;
-                self.rest(now);
+                self.send_due = true;
+                self.schedule_periodic(now);
             }
         }
     }
@@ -377,12 +378,12 @@ impl Group {
         nonce: [u8; 4],
         out: &mut Vec<u8>,
     ) -> Result<bool, EncodeError> {
-        if !core::mem::take(&mut self.send) {
+        if !core::mem::take(&mut self.send_due) {
             return Ok(false);
         }
-        let vector = self.table.part(self.own.iter().chain(&self.owed));
-        self.owed.retain(|member| vector.get(member) == 0);
-        if !self.owed.is_empty() {
+        let vector = self.table.vector_to_send(self.own.iter().chain(&self.unsent_members));
+        self.unsent_members.retain(|member| vector.get(member) == 0);
+        if !self.unsent_members.is_empty() {
             let soon = now.saturating_add(self.timing.round(&mut self.chance));
             self.timer = self.timer.min(soon);
         }
@@ -393,18 +394,19 @@ impl Group {
 
     /// Begins rounds of repetition after a change, here or at another member.
     fn changed(&mut self, now: Duration, speaker: bool) {
-        self.fruitless = 0;
+        self.useless_answers = 0;
         if matches!(self.phase, SuppressionPhase::Steady) || speaker {
             self.begin_rounds(now, speaker);
         }
     }
 
     fn begin_rounds(&mut self, now: Duration, speaker: bool) {
-        (self.rounds, self.heard, self.speaker) = (GroupTiming::ROUNDS, false, speaker);
+        (self.rounds, self.repetition_received, self.must_send) =
+            (GroupTiming::ROUNDS, false, speaker);
         self.timer = now.saturating_add(self.timing.round(&mut self.chance));
     }
 
-    fn rest(&mut self, now: Duration) {
+    fn schedule_periodic(&mut self, now: Duration) {
         self.timer = now.saturating_add(self.timing.periodic(&mut self.chance));
     }
 }

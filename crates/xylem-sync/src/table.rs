@@ -32,7 +32,7 @@ impl Default for VectorLimits {
 struct KnownNumber {
     sequence: u64,
     /// When that number was learned; never, if it was known from the beginning.
-    learned: Option<Duration>,
+    learned_at: Option<Duration>,
 }
 
 /// Number of members that changed last, which are sent first if not all fit.
@@ -63,7 +63,7 @@ impl MemberTable {
 
     /// Whether the number of `member` was learned after `time`.
     pub(crate) fn learned_after(&self, member: &GroupMember, time: Duration) -> bool {
-        self.known.get(member).and_then(|known| known.learned).is_some_and(|at| at > time)
+        self.known.get(member).and_then(|known| known.learned_at).is_some_and(|at| at > time)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -87,7 +87,7 @@ impl MemberTable {
         member: &GroupMember,
         sequence: u64,
     ) -> bool {
-        let known = KnownNumber { sequence, learned: now };
+        let known = KnownNumber { sequence, learned_at: now };
         if let Some(place) = self.known.get_mut(member) {
             *place = known;
         } else {
@@ -139,19 +139,24 @@ impl MemberTable {
 
     /// The vector to send: all numbers if they fit. Otherwise as many as fit, in this order: members in `first`, those
     /// that changed last, and of all others those in turn.
-    pub(crate) fn part<'a>(&mut self, first: impl Iterator<Item = &'a GroupMember>) -> StateVector {
+    pub(crate) fn vector_to_send<'a>(
+        &mut self,
+        first: impl Iterator<Item = &'a GroupMember>,
+    ) -> StateVector {
         if self.fits() {
             return self.vector();
         }
         let mut part = PartialVector { vector: StateVector::new(), left: self.limits.vector_bytes };
         for member in first {
-            if !part.take(member, self.get(member)) {
+            if !part.add_member(member, self.get(member)) {
                 break;
             }
         }
         for member in self.recent.iter().rev() {
             // Half of the vector is for members in turn.
-            if part.left < self.limits.vector_bytes / 2 || !part.take(member, self.get(member)) {
+            if part.left < self.limits.vector_bytes / 2
+                || !part.add_member(member, self.get(member))
+            {
                 break;
             }
         }
@@ -163,7 +168,7 @@ impl MemberTable {
         };
         let mut last = None;
         for (member, known) in turn.chain(self.known.iter()).take(self.known.len()) {
-            if !part.take(member, known.sequence) {
+            if !part.add_member(member, known.sequence) {
                 break;
             }
             last = Some(member.clone());
@@ -181,7 +186,7 @@ struct PartialVector {
 
 impl PartialVector {
     /// Adds a member; false if there is no room.
-    fn take(&mut self, member: &GroupMember, sequence: u64) -> bool {
+    fn add_member(&mut self, member: &GroupMember, sequence: u64) -> bool {
         if self.vector.get(member) != 0 {
             return true;
         }

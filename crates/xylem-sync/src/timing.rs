@@ -60,7 +60,7 @@ impl GroupTiming {
     }
 
     /// Whether this one of `members` is drawn to send in a round.
-    pub(crate) fn speaks(members: usize, chance: &mut SplitMix64) -> bool {
+    pub(crate) fn is_drawn_to_send(members: usize, chance: &mut SplitMix64) -> bool {
         let members = u32::try_from(members).unwrap_or(u32::MAX);
         fraction(chance) * f64::from(members) < Self::SPEAKERS as f64
     }

@@ -18,7 +18,7 @@ fn bad(loss: f64) -> Conditions {
 }
 
 /// Asserts that a member received each number of each other member exactly once.
-fn told_all(world: &World, index: usize) {
+fn assert_all_reported(world: &World, index: usize) {
     let mut next: HashMap<&GroupMember, u64> = HashMap::new();
     for (member, from, to) in &world.told[index] {
         let expected = next.entry(member).or_insert(1);
@@ -41,7 +41,7 @@ fn thousand_updates(conditions: Conditions, seed: u64) -> (Duration, u64) {
     world.run_until(last);
     let took = world.settle(ms(120_000)).expect("all agree");
     assert_eq!(world.union().iter().map(|(_, n)| n).sum::<u64>(), 1000);
-    (0..10).for_each(|index| told_all(&world, index));
+    (0..10).for_each(|index| assert_all_reported(&world, index));
     (took, world.sent.iter().sum())
 }
 
@@ -77,7 +77,7 @@ fn damaged_vectors_are_refused() {
     }
     world.settle(ms(120_000)).expect("all agree");
     assert_eq!(world.union().iter().map(|(_, n)| n).collect::<Vec<_>>(), [13, 13, 12, 12]);
-    (0..4).for_each(|index| told_all(&world, index));
+    (0..4).for_each(|index| assert_all_reported(&world, index));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_partition_of_a_minute_heals() {
         // No member publishes: the next periodic vector of either side shows what the other lacks.
         let took = world.settle(ms(300_000)).expect("all agree");
         assert!(took <= ms(2 * 33_000), "seed {seed}: {took:?}");
-        (0..10).for_each(|index| told_all(&world, index));
+        (0..10).for_each(|index| assert_all_reported(&world, index));
     }
 }
 
@@ -122,7 +122,7 @@ fn crashed_members_continue_with_their_state_or_as_new_lives() {
     assert_eq!(all.get(&own(1)), 11);
     assert_eq!(all.get(&second), 1);
     assert_eq!(all.get(&GroupMember::new(second.name, EPOCH)), 10);
-    (3..6).for_each(|index| told_all(&world, index));
+    (3..6).for_each(|index| assert_all_reported(&world, index));
 }
 
 /// At rest the whole group sends one Interest in 30 s or little more.

@@ -40,7 +40,7 @@ fn vector(entries: &[(&str, u64, u64)]) -> StateVector {
 }
 
 /// The sync Interest of a member with this state at `unix_s`.
-fn said(version: SyncVersion, state: StateVector, unix_s: u64) -> Vec<u8> {
+fn sync_interest(version: SyncVersion, state: StateVector, unix_s: u64) -> Vec<u8> {
     let config = GroupConfig { state, ..GroupConfig::new(name("/group"), version) };
     let mut other = Group::new(config, Duration::ZERO, 2).unwrap();
     let stamp = CommandStamp::new([1; 8], unix_s * 1000);
@@ -94,7 +94,7 @@ fn members_of_each_version_understand_each_other() {
     for version in [SyncVersion::V1, SyncVersion::V2, SyncVersion::V3] {
         let boot = if version == SyncVersion::V3 { 5 } else { 0 };
         let mut group = group(version);
-        let wire = said(version, vector(&[("/a", boot, 3), ("/b/c", boot, 1)]), TODAY);
+        let wire = sync_interest(version, vector(&[("/a", boot, 3), ("/b/c", boot, 1)]), TODAY);
         let interest = Interest::decode(&wire).unwrap();
         assert!(version.prefix(&name("/group")).is_prefix_of(interest.name()));
         assert_eq!(interest.lifetime_ms(), 1000);
@@ -124,7 +124,7 @@ fn publications_are_named_as_the_versions_say() {
 fn times_far_ahead_and_signatures_of_long_ago_are_refused_whole() {
     let mut group = group(SyncVersion::V3);
     let mut refused = |state: &[(&str, u64, u64)], signed| {
-        let wire = said(SyncVersion::V3, vector(state), signed);
+        let wire = sync_interest(SyncVersion::V3, vector(state), signed);
         let result = hear(&mut group, Duration::ZERO, &wire);
         assert_eq!(events(&mut group).is_empty(), result.is_err());
         result.err()
@@ -142,7 +142,7 @@ fn times_far_ahead_and_signatures_of_long_ago_are_refused_whole() {
 
 #[test]
 fn signers_are_verified_before_their_vectors_are_read() {
-    let wire = said(SyncVersion::V3, vector(&[("/a", 1, 1)]), TODAY);
+    let wire = sync_interest(SyncVersion::V3, vector(&[("/a", 1, 1)]), TODAY);
     let mut group = group(SyncVersion::V3);
     let mut other = Verifier::hmac(b"another");
     let refused = hear_by(&mut group, Duration::ZERO, &wire, &mut other);
@@ -168,7 +168,7 @@ fn signers_are_verified_before_their_vectors_are_read() {
     assert!(matches!(refused, Err(VectorRefusal::Sync(SyncError::Vector(_)))));
     // Versions 1 and 2 sign the Interest.
     for version in [SyncVersion::V1, SyncVersion::V2] {
-        let wire = said(version, vector(&[("/a", 0, 1)]), TODAY);
+        let wire = sync_interest(version, vector(&[("/a", 0, 1)]), TODAY);
         let mut group = group_with(|config| config, version);
         let refused = hear_by(&mut group, Duration::ZERO, &wire, &mut other);
         assert_eq!(refused, Err(SyncError::from(TrustError::BadSignature).into()));
@@ -200,7 +200,7 @@ fn a_vector_that_was_signed_for_another_group_is_refused() {
 fn a_million_members_fill_the_table_and_no_more() {
     let limits = VectorLimits { members: 1000, ..VectorLimits::default() };
     let mut group = group_with(|config| GroupConfig { limits, ..config }, SyncVersion::V3);
-    let friend = |n| said(SyncVersion::V3, vector(&[("/friend", 1, n)]), TODAY);
+    let friend = |n| sync_interest(SyncVersion::V3, vector(&[("/friend", 1, n)]), TODAY);
     hear(&mut group, Duration::ZERO, &friend(1)).unwrap();
     let mut left_out = 0;
     for round in 0..4000_u64 {
@@ -220,8 +220,12 @@ fn a_million_members_fill_the_table_and_no_more() {
     assert_eq!(group.state().len(), 1000);
     assert!(left_out > 490_000, "{left_out}");
     // Vectors of a member known before are still accepted, and ours is still sent.
-    hear(&mut group, Duration::ZERO, &said(SyncVersion::V3, vector(&[("/friend", 1, 9)]), TODAY))
-        .unwrap();
+    hear(
+        &mut group,
+        Duration::ZERO,
+        &sync_interest(SyncVersion::V3, vector(&[("/friend", 1, 9)]), TODAY),
+    )
+    .unwrap();
     assert_eq!(events(&mut group), [updated("/friend", 1, 2, 9)]);
 }
 
@@ -249,7 +253,7 @@ fn the_newest_lives_of_a_member_are_kept() {
     let limits = VectorLimits { boots: 3, ..VectorLimits::default() };
     let mut group = group_with(|config| GroupConfig { limits, ..config }, SyncVersion::V3);
     let mut heard = |boot| {
-        let wire = said(SyncVersion::V3, vector(&[("/a", boot, 1)]), TODAY);
+        let wire = sync_interest(SyncVersion::V3, vector(&[("/a", boot, 1)]), TODAY);
         hear(&mut group, Duration::ZERO, &wire).unwrap()
     };
     let (new, left_out) =
@@ -267,7 +271,8 @@ fn a_member_that_lies_changes_nothing_of_ours() {
     let mut group = group(SyncVersion::V3);
     assert_eq!(group.publish(Duration::ZERO), Some(1));
     let most = (1 << 53) - 1;
-    let lie = said(SyncVersion::V3, vector(&[("/me", TODAY, most), ("/b", 1, most)]), TODAY);
+    let lie =
+        sync_interest(SyncVersion::V3, vector(&[("/me", TODAY, most), ("/b", 1, most)]), TODAY);
     hear(&mut group, Duration::ZERO, &lie).unwrap();
     hear(&mut group, Duration::ZERO, &lie).unwrap();
     let told = events(&mut group);
@@ -281,7 +286,7 @@ fn a_member_that_lies_changes_nothing_of_ours() {
     assert!(group.restart(TODAY + 1));
     assert_eq!(group.publish(Duration::ZERO), Some(1));
     // Numbers of an earlier life of this member are accepted.
-    let earlier = said(SyncVersion::V3, vector(&[("/me", 7, 3)]), TODAY);
+    let earlier = sync_interest(SyncVersion::V3, vector(&[("/me", 7, 3)]), TODAY);
     hear(&mut group, Duration::ZERO, &earlier).unwrap();
     assert_eq!(events(&mut group), [updated("/me", 7, 1, 3)]);
 }
@@ -289,7 +294,7 @@ fn a_member_that_lies_changes_nothing_of_ours() {
 #[test]
 fn a_member_that_lost_its_state_gets_an_event() {
     let mut group = group(SyncVersion::V3);
-    let wire = said(SyncVersion::V3, vector(&[("/me", TODAY, 5)]), TODAY);
+    let wire = sync_interest(SyncVersion::V3, vector(&[("/me", TODAY, 5)]), TODAY);
     hear(&mut group, Duration::ZERO, &wire).unwrap();
     assert_eq!(events(&mut group), [GroupEvent::Ahead { sequence: 5 }]);
 }
@@ -299,7 +304,7 @@ fn a_member_that_lost_its_state_gets_an_event() {
 fn a_replayed_vector_is_answered_ever_more_rarely() {
     let state = vector(&[("/a", 1, 5), ("/b", 1, 5)]);
     let mut group = group_with(|config| GroupConfig { state, ..config }, SyncVersion::V3);
-    let old = said(SyncVersion::V3, vector(&[("/a", 1, 4), ("/b", 1, 5)]), TODAY);
+    let old = sync_interest(SyncVersion::V3, vector(&[("/a", 1, 4), ("/b", 1, 5)]), TODAY);
     let mut now = Duration::from_secs(60);
     run(&mut group, Duration::ZERO, now);
     let mut sent = 0;
@@ -321,8 +326,8 @@ fn a_vector_that_crossed_a_change_is_not_answered() {
     let mut group = group_with(|config| GroupConfig { state, ..config }, SyncVersion::V3);
     let mut now = Duration::from_secs(100);
     run(&mut group, Duration::ZERO, now);
-    let before = said(SyncVersion::V3, vector(&[("/a", 1, 5)]), TODAY);
-    hear(&mut group, now, &said(SyncVersion::V3, vector(&[("/a", 1, 6)]), TODAY)).unwrap();
+    let before = sync_interest(SyncVersion::V3, vector(&[("/a", 1, 5)]), TODAY);
+    hear(&mut group, now, &sync_interest(SyncVersion::V3, vector(&[("/a", 1, 6)]), TODAY)).unwrap();
     let timer = group.next_timer();
     now += Duration::from_millis(20);
     hear(&mut group, now, &before).unwrap();

@@ -138,8 +138,8 @@ impl SourceFlow {
     }
 
     /// Time after sending from which an answer is overdue.
-    pub(crate) fn patience(&self) -> Duration {
-        self.silence.probe.first_timeout(self.round_trip.for_waits())
+    pub(crate) fn overdue_after(&self) -> Duration {
+        self.silence.probe.first_timeout(self.round_trip.for_timeouts())
     }
 
     /// Whether the source counts as silent.
@@ -159,7 +159,7 @@ impl SourceFlow {
 
     /// The window as a number of requests, each of the average size of those outstanding now.
     pub(crate) fn window_in_requests(&self) -> u64 {
-        (self.window() / self.usual_bytes()).min(self.max_requests as u64)
+        (self.window() / self.average_request_bytes()).min(self.max_requests as u64)
     }
 
     /// Bytes a second that the window allows. Before a round trip is measured: the maximum.
@@ -190,7 +190,7 @@ impl SourceFlow {
     }
 
     /// Average bytes that an outstanding request calls for.
-    fn usual_bytes(&self) -> u64 {
+    fn average_request_bytes(&self) -> u64 {
         match self.flight.outstanding() as u64 {
             0 => DATA_BYTES,
             n => (self.flight.bytes() / n).max(1),
@@ -297,7 +297,7 @@ impl SourceFlow {
                     self.round_trip.sample(took);
                     self.controller.on_round_trip(took, self.round_trip.measured());
                 }
-                let first = earlier.filter(|_| !self.round_trip.answers_the_last(took));
+                let first = earlier.filter(|_| !self.round_trip.matches_last_request(took));
                 self.silence.on_received(now, self.round_trip.is_known());
                 match first {
                     Some(late) => self.on_late(now, &late),
@@ -360,22 +360,22 @@ impl SourceFlow {
     pub(crate) fn on_refusal(&mut self, now: Duration) {
         self.rest.refusals_in_row += 1;
         if self.rest.refusals_in_row >= REFUSALS {
-            self.rest(now, self.rest.refusals_in_row - REFUSALS);
+            self.pause_after_refusals(now, self.rest.refusals_in_row - REFUSALS);
         }
     }
 
     /// Stops asking the source for 200 ms, doubled `times` times, up to 4 s.
-    pub(crate) fn rest(&mut self, now: Duration, times: u32) {
+    pub(crate) fn pause_after_refusals(&mut self, now: Duration, times: u32) {
         self.rest.until = now + (REST_MIN * (1 << times.min(5))).min(REST_MAX);
     }
 
     /// Forgets the refusals, and ends their rest at `now` at the latest.
-    pub(crate) fn forgive(&mut self, now: Duration) {
+    pub(crate) fn reset_refusals(&mut self, now: Duration) {
         self.rest = RefusalBackoff { refusals_in_row: 0, until: self.rest.until.min(now) };
     }
 
     /// Records that the source sent something that answers no counted request.
-    pub(crate) fn on_sign_of_life(&mut self, now: Duration) {
+    pub(crate) fn on_unrequested_answer(&mut self, now: Duration) {
         if self.silence.silent {
             self.silence.on_received(now, self.round_trip.is_known());
         }
@@ -397,7 +397,7 @@ impl SourceFlow {
         if self.pieces.path.is_some() {
             return;
         }
-        let pieces = self.usual_bytes().div_ceil(datagram);
+        let pieces = self.average_request_bytes().div_ceil(datagram);
         if pieces != self.pieces.reported {
             self.pieces.reported = pieces;
             self.controller.set_packets_per_unit(u32::try_from(pieces).unwrap_or(u32::MAX));
@@ -419,7 +419,7 @@ impl SourceFlow {
         if self.flight.outstanding() == 0 {
             return None;
         }
-        let probe = self.silence.probe.due(self.round_trip.for_waits());
+        let probe = self.silence.probe.due(self.round_trip.for_timeouts());
         let lost = self.flight.loss_due(self.round_trip.for_losses());
         Some(lost.map_or(probe, |lost| lost.min(probe)))
     }
@@ -428,7 +428,7 @@ impl SourceFlow {
     /// again, from any peer.
     pub(crate) fn on_probe_timer(&mut self, now: Duration) -> Vec<ItemKey> {
         if self.flight.outstanding() == 0
-            || now < self.silence.probe.due(self.round_trip.for_waits())
+            || now < self.silence.probe.due(self.round_trip.for_timeouts())
         {
             return Vec::new();
         }

@@ -11,13 +11,13 @@ pub(crate) struct ProgressTimeout {
     /// `None`: the wait begins at the next known time.
     last_progress: Option<Duration>,
     /// A first peer was added since the last progress.
-    met: bool,
+    had_first_peer: bool,
     paused: bool,
 }
 
 impl ProgressTimeout {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, last_progress: None, met: false, paused: false }
+        Self { limit, last_progress: None, had_first_peer: false, paused: false }
     }
 
     pub(crate) fn is_paused(&self) -> bool {
@@ -34,15 +34,15 @@ impl ProgressTimeout {
     /// Restarts the wait.
     pub(crate) fn on_progress(&mut self, now: Duration) {
         self.last_progress = self.last_progress.max(Some(now));
-        self.met = false;
+        self.had_first_peer = false;
     }
 
     /// Restarts the wait when a peer is added and there was none, once between two steps of progress. Otherwise peers
     /// that come and go without sending anything would prolong it without end.
     pub(crate) fn on_first_peer(&mut self, now: Duration) {
-        if !self.met {
+        if !self.had_first_peer {
             self.on_progress(now);
-            self.met = true;
+            self.had_first_peer = true;
         }
     }
 

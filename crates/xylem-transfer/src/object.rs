@@ -18,10 +18,10 @@ use crate::peers::PeerView;
 use crate::rarest::BlockRarity;
 
 /// Bound on how many candidates a search skips before it finds one that the peer may be asked for.
-const MAX_SKIPS: u32 = 64;
+const MAX_SEARCH_STEPS: u32 = 64;
 
 /// Number of verified segments after which their proven nodes are reported.
-const REPORT_EVERY: u32 = 16;
+const REPORT_INTERVAL: u32 = 16;
 
 /// A segment or a tile that has arrived and is not judged yet.
 #[derive(Debug)]
@@ -175,7 +175,7 @@ impl TransferObject {
     }
 
     /// Drops the wanted segments that no peer is asked for. Returns their number.
-    pub(crate) fn want_only_what_is_asked_for(&mut self) -> u64 {
+    pub(crate) fn drop_unasked(&mut self) -> u64 {
         let unasked = std::mem::replace(&mut self.unasked, SegmentSet::new(self.missing.len()));
         unasked.ranges().for_each(|run| self.missing.remove_range(run));
         unasked.count()
@@ -252,14 +252,14 @@ impl TransferObject {
     }
 
     /// The segments under a tile.
-    pub(crate) fn under(&self, tile: Tile) -> Range<u64> {
+    pub(crate) fn segments_under(&self, tile: Tile) -> Range<u64> {
         let (level, nodes) = self.geometry.tile_nodes(tile);
         nodes.start << level..nodes.end << level
     }
 
     /// The first segment after those under a tile of tier 0.
     fn tile_end(&self, tile: Tile) -> u64 {
-        self.under(tile).end
+        self.segments_under(tile).end
     }
 
     fn next_missing(&self, from: u64) -> Option<SegmentIndex> {
@@ -311,14 +311,14 @@ impl TransferObject {
     }
 
     /// The end (exclusive) of the segments that may be asked for, given an in-order window of `ahead` segments.
-    pub(crate) fn end_of_order(&self, ahead: Option<u64>) -> u64 {
+    pub(crate) fn in_order_end(&self, ahead: Option<u64>) -> u64 {
         let first_missing = || self.missing.next(0).map_or(0, |position| position + self.first);
         ahead.map_or(u64::MAX, |n| first_missing().saturating_add(n))
     }
 
     /// The first segment at or after `from` that no peer is asked for and that lies in `runs`.
     fn next_unasked(&self, mut from: u64, runs: SegmentRuns<'_>) -> Option<u64> {
-        for _ in 0..MAX_SKIPS {
+        for _ in 0..MAX_SEARCH_STEPS {
             let i = self.unasked.next(from.saturating_sub(self.first))? + self.first;
             from = runs.at_or_after(i)?;
             if from == i {
@@ -338,13 +338,14 @@ impl TransferObject {
     ) -> Option<ItemKey> {
         let runs = asker.runs(object_number(self.id));
         let mut from = range.start;
-        for _ in 0..MAX_SKIPS {
+        for _ in 0..MAX_SEARCH_STEPS {
             let index = SegmentIndex(self.next_unasked(from, runs)?);
             if index.0 >= range.end {
                 return None;
             }
             // The peer may have nothing under the following tile. Another peer then has to send that tile.
-            let tile = self.tile_to_ask(index).filter(|tile| runs.meets(self.under(*tile)));
+            let tile =
+                self.tile_to_ask(index).filter(|tile| runs.meets(self.segments_under(*tile)));
             if let Some(tile) = tile {
                 let key = ItemKey::from(RequestedItem::Tile(self.id, tile));
                 return (!asker.must_skip(key)).then_some(key);
@@ -382,8 +383,8 @@ impl TransferObject {
             return None;
         }
         let following = self.next_missing(self.tile_end(tile));
-        let found = self.unasked_over(Some(tile)).or_else(|| {
-            self.unasked_over(following.and_then(|n| self.geometry.tile_of_segment(n)))
+        let found = self.highest_unasked_tile(Some(tile)).or_else(|| {
+            self.highest_unasked_tile(following.and_then(|n| self.geometry.tile_of_segment(n)))
         });
         if found.is_none() {
             self.ready = Some(tile.index);
@@ -392,7 +393,7 @@ impl TransferObject {
     }
 
     /// The highest tile, among `tile` and those above it, that no peer is asked for.
-    fn unasked_over(&self, tile: Option<Tile>) -> Option<Tile> {
+    fn highest_unasked_tile(&self, tile: Option<Tile>) -> Option<Tile> {
         let mut found = None;
         let mut next = tile;
         while let Some(t) = next {
@@ -405,7 +406,7 @@ impl TransferObject {
     }
 
     /// Notes that a peer is now asked for `wanted`.
-    pub(crate) fn asked(&mut self, wanted: RequestedItem) {
+    pub(crate) fn mark_asked(&mut self, wanted: RequestedItem) {
         match wanted {
             RequestedItem::Segment(_, i) => {
                 self.unasked.remove(i.0.wrapping_sub(self.first));
@@ -421,7 +422,7 @@ impl TransferObject {
     }
 
     /// Notes that no peer is asked for segment `i` any more. Returns true if the segment has to be asked for again.
-    pub(crate) fn ask_again(&mut self, i: SegmentIndex) -> bool {
+    pub(crate) fn mark_unasked(&mut self, i: SegmentIndex) -> bool {
         self.is_missing(i) && self.unasked.insert(i.0 - self.first)
     }
 
@@ -452,7 +453,7 @@ impl TransferObject {
     }
 
     /// Marks a verified segment as no longer missing.
-    pub(crate) fn took(&mut self, i: SegmentIndex) {
+    pub(crate) fn on_segment_verified(&mut self, i: SegmentIndex) {
         self.missing.remove(i.0.wrapping_sub(self.first));
         self.unasked.remove(i.0.wrapping_sub(self.first));
         // The proof is reported, and no second copy of the segment is ever judged, so the verifier may forget it.
@@ -481,18 +482,18 @@ impl TransferObject {
 
     /// Keeps an item until `tile` is proven. Returns true if the tile itself was not asked for: a resumed verifier
     /// lacked a node that it was expected to have.
-    pub(crate) fn hold(&mut self, tile: Tile, arrived: ArrivedItem) -> bool {
+    pub(crate) fn hold_item(&mut self, tile: Tile, arrived: ArrivedItem) -> bool {
         self.held.entry(tile_number(tile)).or_default().push(arrived);
         let fresh = self.want_tile(tile);
         if fresh {
-            self.asked(RequestedItem::Tile(self.id, tile));
+            self.mark_asked(RequestedItem::Tile(self.id, tile));
         }
         fresh
     }
 
     /// Whether enough segments were proven since the last report of nodes.
     pub(crate) fn is_report_due(&self) -> bool {
-        self.unreported >= REPORT_EVERY
+        self.unreported >= REPORT_INTERVAL
     }
 
     /// The nodes proven since the last report.

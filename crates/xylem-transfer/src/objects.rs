@@ -15,11 +15,11 @@ use crate::object::{ArrivedItem, TransferObject};
 use crate::peers::PeerView;
 
 /// Number of urgent items that are tried in one search for something that a peer may be asked for.
-const URGENT_LOOK: usize = 8;
+const MAX_URGENT_TRIED: usize = 8;
 /// `NEAR_OBJECTS` objects at the front of the queue are candidates for a rare block. One choice looks at `LOOK_OBJECTS`
 /// of them.
 const NEAR_OBJECTS: usize = 64;
-const LOOK_OBJECTS: usize = 16;
+const MAX_OBJECTS_TRIED: usize = 16;
 
 /// Pause before a key is asked for again that no peer has at present.
 const POSTPONED_FOR: Duration = Duration::from_secs(1);
@@ -151,12 +151,12 @@ impl ObjectTable {
     }
 
     /// Drops the wanted segments of a lasting object that no peer is asked for.
-    pub(crate) fn want_only_what_is_asked_for(&mut self, id: ObjectId) {
+    pub(crate) fn drop_unasked(&mut self, id: ObjectId) {
         self.ask_all_postponed();
         if let Some(ObjectEntry { object, .. }) = self.table.get_mut(&object_number(id))
             && object.is_lasting()
         {
-            let dropped = object.want_only_what_is_asked_for();
+            let dropped = object.drop_unasked();
             self.unasked -= dropped;
             self.missing -= dropped;
         }
@@ -182,7 +182,7 @@ impl ObjectTable {
             RequestedItem::Segment(id, i) => {
                 let number = object_number(id);
                 let Some(entry) = self.table.get_mut(&number) else { return };
-                if entry.object.ask_again(i) {
+                if entry.object.mark_unasked(i) {
                     self.unasked += 1;
                     self.version += 1;
                     if !core::mem::replace(&mut entry.queued, true) {
@@ -236,7 +236,7 @@ impl ObjectTable {
             && let Some(ObjectEntry { object, .. }) = self.table.get_mut(&object_number(id))
         {
             let before = object.unasked();
-            object.asked(wanted);
+            object.mark_asked(wanted);
             self.unasked -= before - object.unasked();
         }
     }
@@ -254,14 +254,16 @@ impl ObjectTable {
             RequestedItem::Tile(id, tile) => {
                 let number = object_number(id);
                 let entry = self.table.get(&number);
-                entry.is_some_and(|entry| asker.runs(number).meets(entry.object.under(tile)))
+                entry.is_some_and(|entry| {
+                    asker.runs(number).meets(entry.object.segments_under(tile))
+                })
             }
         }
     }
 
     /// The next urgent item that this peer may be asked for.
     pub(crate) fn next_urgent(&mut self, asker: PeerView<'_>) -> Option<ItemKey> {
-        for _ in 0..self.urgent.len().min(URGENT_LOOK) {
+        for _ in 0..self.urgent.len().min(MAX_URGENT_TRIED) {
             let key = self.urgent.pop_front()?;
             if !self.is_urgent(key) {
                 continue; // it arrived, was asked for, or its object is complete
@@ -306,7 +308,7 @@ impl ObjectTable {
                     if first.is_some_and(|first| first != *number) {
                         return None;
                     }
-                    return object.next(0..object.end_of_order(in_order), room, asker);
+                    return object.next(0..object.in_order_end(in_order), room, asker);
                 }
                 Some(entry) => entry.queued = false,
                 None => {}
@@ -346,7 +348,7 @@ impl ObjectTable {
     ) -> Option<SegmentBlock> {
         let mut best: Option<(u8, SegmentBlock)> = None;
         let mut at = chance.next_u64() as usize;
-        for _ in 0..LOOK_OBJECTS {
+        for _ in 0..MAX_OBJECTS_TRIED {
             let near = self.work.len().min(NEAR_OBJECTS);
             if near == 0 {
                 break;
@@ -427,7 +429,7 @@ impl ObjectTable {
             RequestedItem::Segment(_, index) => {
                 let before = object.unasked();
                 let outcome = outcome.unwrap_or_else(|| object.prove_one(index, &arrived));
-                outcome.inspect(|_| object.took(index)).map(|segment| {
+                outcome.inspect(|_| object.on_segment_verified(index)).map(|segment| {
                     self.unasked -= before - object.unasked();
                     self.missing -= 1;
                     let after = match object.missing() {
@@ -468,7 +470,7 @@ impl ObjectTable {
         }
         self.held += 1;
         if let Some(entry) = self.table.get_mut(&object_number(id))
-            && entry.object.hold(tile, arrived)
+            && entry.object.hold_item(tile, arrived)
         {
             self.urgent.push_back(RequestedItem::Tile(id, tile).into());
         }

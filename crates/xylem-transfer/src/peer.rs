@@ -155,13 +155,13 @@ impl TransferPeer {
     }
 
     /// Forgets the refusals so far, so that the peer is asked again.
-    pub(crate) fn forgive(&mut self) {
-        self.flow.forgive(Duration::ZERO);
+    pub(crate) fn reset_refusals(&mut self) {
+        self.flow.reset_refusals(Duration::ZERO);
     }
 
     /// Records an answer that the peer does not have the manifest. Each one doubles the rest before it is asked again.
     pub(crate) fn on_manifest_refusal(&mut self, now: Duration) {
-        self.flow.rest(now, self.trust.manifest_refusals);
+        self.flow.pause_after_refusals(now, self.trust.manifest_refusals);
         self.trust.manifest_refusals += 1;
     }
 
@@ -186,7 +186,7 @@ impl TransferPeer {
         }
         if again && !self.flow.is_resting(now) {
             trust.misbehaviour += 1;
-            self.flow.rest(now, trust.misbehaviour);
+            self.flow.pause_after_refusals(now, trust.misbehaviour);
         } else if !again && !noted {
             trust.misbehaviour += 1;
         }
@@ -234,9 +234,9 @@ impl TransferPeer {
         let available = PeerSegments::of(have);
         let extent = available.as_ref().map(PeerSegments::extent);
         if self.holdings.questions.on_answer(now, extent) {
-            self.flow.forgive(now); // those were refusals of what it never claimed to have
+            self.flow.reset_refusals(now); // those were refusals of what it never claimed to have
         }
-        self.flow.on_sign_of_life(now);
+        self.flow.on_unrequested_answer(now);
         let changed = available.is_some() || self.holdings.available.is_some();
         self.holdings.available = available;
         changed
@@ -263,13 +263,13 @@ impl TransferPeer {
     }
 
     /// Whether a search would find nothing: the last one, of the same supply, found nothing not long ago.
-    pub(crate) fn is_search_useless(&self, now: Duration, supply: u64) -> bool {
+    pub(crate) fn would_search_be_empty(&self, now: Duration, supply: u64) -> bool {
         let (until, of) = self.search.no_use_until;
         of == supply && now < until
     }
 
     /// Records that a search of this supply found nothing. The next question of what the peer has comes sooner.
-    pub(crate) fn on_useless_search(&mut self, until: Duration, supply: u64) {
+    pub(crate) fn on_empty_search(&mut self, until: Duration, supply: u64) {
         self.search.no_use_until = (until, supply);
         self.holdings.questions.hurry();
     }

@@ -246,7 +246,11 @@ impl TransferPeers {
     }
 
     /// The peer to ask now which segments it has. Records the question with its nonce.
-    pub(crate) fn ask_what_is_there(&mut self, now: Duration, nonce: QueryNonce) -> Option<PeerId> {
+    pub(crate) fn next_availability_query(
+        &mut self,
+        now: Duration,
+        nonce: QueryNonce,
+    ) -> Option<PeerId> {
         let mut due = self.all.iter_mut();
         let peer = due.find(|peer| peer.next_question().is_some_and(|at| at <= now));
         let id = peer.map(|peer| {
@@ -267,8 +271,8 @@ impl TransferPeers {
     }
 
     /// Records that a search of this supply found nothing to ask the peer at `place` for.
-    pub(crate) fn on_useless_search(&mut self, place: usize, until: Duration, supply: u64) {
-        self.all[place].on_useless_search(until, supply);
+    pub(crate) fn on_empty_search(&mut self, place: usize, until: Duration, supply: u64) {
+        self.all[place].on_empty_search(until, supply);
         self.plan_questions();
     }
 }

@@ -7,14 +7,14 @@
 use core::time::Duration;
 
 /// Time from an answer to the next question while the peer can be asked for something.
-const EVERY: Duration = Duration::from_secs(1);
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 /// Time from an answer to the next question when nothing is left to ask the peer for.
-const HURRIED: Duration = Duration::from_millis(150);
+const HURRIED_INTERVAL: Duration = Duration::from_millis(150);
 /// How long to wait for the first answer. Each unanswered question doubles the wait, up to eight times this.
-const PATIENCE: Duration = Duration::from_secs(1);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Number of questions to a peer that never answered one. After these, the program at the other end is taken not to
 /// know them.
-const TRIES: u32 = 3;
+const MAX_UNANSWERED: u32 = 3;
 
 /// The nonce that tells the answer to one question from the answer to another.
 pub(crate) type QueryNonce = [u8; 8];
@@ -52,14 +52,14 @@ impl AvailabilityQueries {
         self.nonce = Some(nonce);
         self.tries += 1;
         let known = self.answers > 0;
-        let wait = PATIENCE * (1 << self.tries.min(4)) / 2;
-        self.next = (known || self.tries < TRIES).then_some(now + wait);
+        let wait = ANSWER_TIMEOUT * (1 << self.tries.min(4)) / 2;
+        self.next = (known || self.tries < MAX_UNANSWERED).then_some(now + wait);
     }
 
     /// Brings the next question forward, because nothing is left to ask for among what this peer is known to have.
     pub(crate) fn hurry(&mut self) {
         if self.nonce.is_none() && self.answers > 0 && self.next.is_some() {
-            let soon = if self.grew { HURRIED } else { HURRIED * 2 };
+            let soon = if self.grew { HURRIED_INTERVAL } else { HURRIED_INTERVAL * 2 };
             self.next = self.next.min(Some(self.answered_at + soon));
         }
     }
@@ -81,7 +81,7 @@ impl AvailabilityQueries {
         self.answered_at = now;
         self.tries = 0;
         self.answers += 1;
-        self.next = extent.is_some().then_some(now + EVERY);
+        self.next = extent.is_some().then_some(now + QUERY_INTERVAL);
         self.answers == 1
     }
 }

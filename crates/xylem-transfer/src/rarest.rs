@@ -8,9 +8,9 @@ use core::time::Duration;
 use crate::available::{BLOCK, SegmentRuns};
 
 /// Number of blocks of one object that are compared in one choice.
-const LOOK_BLOCKS: u32 = 64;
+const MAX_BLOCKS_TRIED: u32 = 64;
 /// How long a count of peers per block stays in use after a peer has announced something new.
-const COUNT_FOR: Duration = Duration::from_millis(100);
+const COUNT_LIFETIME: Duration = Duration::from_millis(100);
 
 /// For each block of an object, the number of partial peers that have something of it.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl BlockRarity {
         version: u64,
         parts: impl Iterator<Item = SegmentRuns<'a>>,
     ) {
-        let is_fresh = |of| of == version || now < self.counted_at + COUNT_FOR;
+        let is_fresh = |of| of == version || now < self.counted_at + COUNT_LIFETIME;
         if self.version.is_some_and(is_fresh) {
             return;
         }
@@ -53,7 +53,7 @@ impl BlockRarity {
     ) -> Option<(u8, u64)> {
         let mut best: Option<(u8, u64)> = None;
         let (mut from, mut wrapped) = (start, false);
-        for _ in 0..LOOK_BLOCKS {
+        for _ in 0..MAX_BLOCKS_TRIED {
             let Some(i) = next(from).filter(|i| !wrapped || *i < start) else {
                 if wrapped {
                     break;

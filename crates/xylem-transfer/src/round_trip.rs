@@ -23,13 +23,13 @@ impl RoundTrip {
     }
 
     /// The round trip on which waits are based: measured, or else expected.
-    pub(crate) fn for_waits(&self) -> &Rtt {
+    pub(crate) fn for_timeouts(&self) -> &Rtt {
         if self.is_measured() { &self.measured } else { &self.expected }
     }
 
     /// The round trip on which losses are decided.
     pub(crate) fn for_losses(&self) -> &Rtt {
-        if self.fits { self.for_waits() } else { &self.measured }
+        if self.fits { self.for_timeouts() } else { &self.measured }
     }
 
     /// Whether an answer may reset waits that were doubled. Before the round trip is known it may not. Otherwise an
@@ -62,7 +62,7 @@ impl RoundTrip {
     ///
     /// An answer that fits is no sample, but it lets waits begin anew. Under heavy loss they would otherwise double to
     /// seconds, and a lost window would come back one request at a time.
-    pub(crate) fn answers_the_last(&mut self, took: Duration) -> bool {
+    pub(crate) fn matches_last_request(&mut self, took: Duration) -> bool {
         if let Some(min) = self.measured.min() {
             return took >= min;
         }

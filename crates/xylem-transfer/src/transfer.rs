@@ -66,14 +66,14 @@ pub struct Transfer {
     in_order: Option<u64>,
     patience: ProgressTimeout,
     rate_limit: RateLimit,
-    chance: SplitMix64,
+    rng: SplitMix64,
     events: VecDeque<TransferEvent>,
     progress: TransferProgress,
     last_misbehaviour: Option<Misbehaviour>,
     /// Segments that are not judged yet. Empty except while packets are queued.
     unproven: Vec<together::QueuedSegment>,
     /// While several segments are judged: the objects with nodes to report afterwards.
-    due: Option<Vec<ObjectId>>,
+    nodes_due: Option<Vec<ObjectId>>,
 }
 
 impl Transfer {
@@ -87,12 +87,12 @@ impl Transfer {
             in_order: None,
             patience: ProgressTimeout::new(config.give_up),
             rate_limit: RateLimit::default(),
-            chance: SplitMix64::new(seed),
+            rng: SplitMix64::new(seed),
             events: VecDeque::new(),
             progress: TransferProgress::default(),
             last_misbehaviour: None,
             unproven: Vec::new(),
-            due: None,
+            nodes_due: None,
             config,
         }
     }
@@ -262,7 +262,7 @@ impl Transfer {
         let there = self.objects.give_up(id);
         if there {
             // A peer that refused this object may have all the others.
-            self.peers.iter_mut().for_each(TransferPeer::forgive);
+            self.peers.iter_mut().for_each(TransferPeer::reset_refusals);
         }
         self.progress.objects = self.objects.len();
         there

@@ -58,7 +58,7 @@ fn an_urgent_read_does_not_wait_for_read_ahead() {
     world.run(begun + ms(50) + ms(ROUND_TRIP) * 21 / 10);
     assert!(has(&world, 9_000) && has(&world, 9_001));
     assert!(world.segments_got(ObjectId::Root) < 3_000, "and the rest is still to come");
-    world.transfer.want_no_more(ObjectId::Root);
+    world.transfer.drop_unasked(ObjectId::Root);
     let now = world.now();
     world.run(now + Duration::from_secs(60));
     assert!(world.transfer.is_idle());

@@ -37,7 +37,7 @@ pub struct CertificateChain {
     asked: Vec<Name>,
     /// The error to report if the last question is not answered: the key is known, but none of its certificates in the
     /// store may be used.
-    otherwise: Option<ChainError>,
+    error_if_missing: Option<ChainError>,
 }
 
 /// A certificate that was fetched.
@@ -175,7 +175,7 @@ impl CertificateChain {
             locator,
             found: Vec::new(),
             asked: Vec::new(),
-            otherwise: None,
+            error_if_missing: None,
         })
     }
 
@@ -188,11 +188,11 @@ impl CertificateChain {
         store.forget_expired(&locator, now_ms);
         let top = self.top();
         let why = match store.knows(&locator, SigningUse::packet(top.as_ref()), now_ms) {
-            Ok(()) => return self.descend(store, now_ms).map(|()| ChainAction::Known),
+            Ok(()) => return self.verify_downwards(store, now_ms).map(|()| ChainAction::Known),
             Err(why) => why,
         };
         let at = |flaw| Err(ChainError { name: top.clone().unwrap_or_default(), flaw });
-        self.otherwise = None;
+        self.error_if_missing = None;
         let question = match (self.question(), why) {
             (_, KeyLookupError::NotNow(name, validity)) => {
                 return Err(ChainError { name, flaw: out_of_time(validity, now_ms) });
@@ -201,7 +201,7 @@ impl CertificateChain {
             (Ok(other), KeyLookupError::Refused(refused))
                 if !other.can_be_prefix && !store.has(other.name.as_ref()) =>
             {
-                self.otherwise = at(ChainFlaw::Refused(refused)).err();
+                self.error_if_missing = at(ChainFlaw::Refused(refused)).err();
                 other
             }
             (_, KeyLookupError::Refused(refused)) => return at(ChainFlaw::Refused(refused)),
@@ -252,7 +252,7 @@ impl CertificateChain {
 
     /// The error to report if the last question was not answered.
     pub fn missing(&self) -> ChainError {
-        if let Some(otherwise) = &self.otherwise {
+        if let Some(otherwise) = &self.error_if_missing {
             return otherwise.clone();
         }
         let name = self.asked.last().cloned().unwrap_or_default();
@@ -260,7 +260,7 @@ impl CertificateChain {
     }
 
     /// Verifies from the trusted key down to the packet: rules first, then one signature per certificate.
-    fn descend(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<(), ChainError> {
+    fn verify_downwards(&mut self, store: &mut TrustStore, now_ms: u64) -> Result<(), ChainError> {
         while let Some(FetchedCertificate { wire, name }) = self.found.pop() {
             let certificate = Certificate::decode(&wire).map_err(|e| ChainError {
                 name: name.clone(),

@@ -12,7 +12,7 @@ pub fn sha256(portions: &[&[u8]]) -> [u8; 32] {
 }
 
 /// Number of messages that [`sha256_many`] hashes at once; 1 if batches gain nothing on this machine.
-pub fn sha256_at_once() -> usize {
+pub fn sha256_batch_size() -> usize {
     if has_sha256_many() { SHA256_LANES } else { 1 }
 }
 

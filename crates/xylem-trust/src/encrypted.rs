@@ -50,7 +50,7 @@ impl PrivateKey {
         parameters.extend(algorithm(OID_AES_256_CBC, der::OCTET_STRING, iv));
         let mut inner = algorithm(OID_PBES2, der::SEQUENCE, &parameters);
 
-        let key = derive(pbkdf2::PBKDF2_HMAC_SHA256, ROUNDS_MADE, salt, passphrase);
+        let key = derive(pbkdf2::PBKDF2_HMAC_SHA256, NONZERO_ROUNDS, salt, passphrase);
         let clear = self.to_pkcs8();
         let mut buffer = Zeroizing::new(clear.to_vec());
         buffer.resize(clear.len().saturating_add(IV), 0);
@@ -95,7 +95,7 @@ impl PrivateKey {
     }
 }
 
-const ROUNDS_MADE: NonZeroU32 = NonZeroU32::new(ROUNDS).expect("not 0");
+const NONZERO_ROUNDS: NonZeroU32 = NonZeroU32::new(ROUNDS).expect("not 0");
 
 fn derive(
     hmac: pbkdf2::Algorithm,

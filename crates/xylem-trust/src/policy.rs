@@ -49,9 +49,9 @@ impl TrustPolicy {
 
     /// Number of packets that [`Self::judge_many`] judges in little more time than a few; 1 if batches gain nothing.
     #[must_use]
-    pub fn at_once(&self) -> usize {
+    pub fn batch_size(&self) -> usize {
         match self {
-            Self::Nobody => digest::sha256_at_once(),
+            Self::Nobody => digest::sha256_batch_size(),
             _ => 1,
         }
     }

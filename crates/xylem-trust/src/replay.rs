@@ -129,7 +129,7 @@ impl ReplayGuard {
     ///
     /// # Errors
     /// Those of `write`; the next call tries again.
-    pub fn keep<E>(
+    pub fn persist<E>(
         &mut self,
         now_ms: u64,
         write: impl FnOnce(&[u8]) -> Result<(), E>,
@@ -287,7 +287,7 @@ mod tests {
                     disk = saved.to_vec();
                     Ok(())
                 };
-                guard.keep(NOW, write).unwrap();
+                guard.persist(NOW, write).unwrap();
             }
         }
         assert!((1..=3).contains(&writes), "{writes} writes for 300 commands");
@@ -316,10 +316,10 @@ mod tests {
     fn a_write_that_fails_is_tried_again() {
         let mut guard = ReplayGuard::new();
         assert_eq!(accept(&mut guard, b"a", NOW + 5, b"n"), Ok(()));
-        assert_eq!(guard.keep(NOW, |_| Err("full")), Err("full"));
-        assert_eq!(guard.keep(NOW, |_| Err("full")), Err("full"));
-        assert_eq!(guard.keep(NOW, |_| Ok::<_, ()>(())), Ok(()));
-        assert_eq!(guard.keep(NOW, |_| Err("nothing is new")), Ok(()));
+        assert_eq!(guard.persist(NOW, |_| Err("full")), Err("full"));
+        assert_eq!(guard.persist(NOW, |_| Err("full")), Err("full"));
+        assert_eq!(guard.persist(NOW, |_| Ok::<_, ()>(())), Ok(()));
+        assert_eq!(guard.persist(NOW, |_| Err("nothing is new")), Ok(()));
     }
 
     #[test]

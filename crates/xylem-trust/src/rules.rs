@@ -48,7 +48,7 @@ pub struct HierarchyRules;
 impl TrustRules for HierarchyRules {
     fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), RuleRefusal> {
         let identity = identity_of(certificate);
-        if identity.is_prefix_of(subject(packet)) {
+        if identity.is_prefix_of(covered_name(packet)) {
             return Ok(());
         }
         Err(RuleRefusal(format!(
@@ -75,7 +75,7 @@ impl PrefixRules {
 
 impl TrustRules for PrefixRules {
     fn allows(&self, packet: NameRef<'_>, certificate: NameRef<'_>) -> Result<(), RuleRefusal> {
-        let name = subject(packet);
+        let name = covered_name(packet);
         if !self.prefixes.iter().any(|prefix| prefix.as_ref().is_prefix_of(name)) {
             let prefixes: Vec<_> = self.prefixes.iter().map(Name::to_string).collect();
             let (prefixes, key) = (prefixes.join(", "), &self.key);
@@ -92,7 +92,7 @@ impl TrustRules for PrefixRules {
 
 /// The name that a key's identity has to be a prefix of. For a certificate's name it is the identity, so that no key
 /// certifies its identity's parents: an identity `/a/KEY` does not stand above the key `/a/KEY/1`.
-fn subject(packet: NameRef<'_>) -> NameRef<'_> {
+fn covered_name(packet: NameRef<'_>) -> NameRef<'_> {
     match packet.len().checked_sub(4) {
         Some(at_key) if packet.get(at_key) == Some(KEY) => packet.prefix(at_key),
         _ => packet,

@@ -158,9 +158,9 @@ impl Signer {
 
     /// Number of packets that [`Self::data_many`] signs in little more time than a few; 1 if batches gain nothing.
     #[must_use]
-    pub fn at_once(&self) -> usize {
+    pub fn batch_size(&self) -> usize {
         match self.secret {
-            SignerSecret::DigestSha256 => digest::sha256_at_once(),
+            SignerSecret::DigestSha256 => digest::sha256_batch_size(),
             _ => 1,
         }
     }
@@ -180,7 +180,7 @@ impl Signer {
     ) -> Result<(), EncodeError> {
         assert_eq!(packets.len(), out.len(), "one place for each packet");
         let mut parts = packets.iter().zip(out);
-        if self.at_once() == 1 {
+        if self.batch_size() == 1 {
             return parts
                 .try_for_each(|((builder, content), out)| self.data(*builder, content, out));
         }

@@ -26,7 +26,7 @@ pub struct TrustStore {
     keys: HashMap<Name, Vec<TrustedCertificate>>,
     len: usize,
     /// Counts insertions, so that the oldest certificate can be found.
-    put: u64,
+    insertions: u64,
     verifications: u64,
     names_by_digest: HashMap<[u8; 32], Name>,
 }
@@ -42,7 +42,7 @@ struct TrustedCertificate {
     /// `None`: [`HierarchyRules`].
     rules: Option<Arc<dyn TrustRules>>,
     anchor: bool,
-    put: u64,
+    inserted: u64,
 }
 
 /// The intended use of a key.
@@ -191,7 +191,7 @@ impl TrustStore {
         }
         let digest = certificate.public_key().digest();
         self.names_by_digest.insert(digest, key.clone());
-        self.put += 1;
+        self.insertions += 1;
         self.len += 1;
         self.keys.entry(key).or_default().push(TrustedCertificate {
             certificate: certificate.name().to_name(),
@@ -201,7 +201,7 @@ impl TrustStore {
             validity,
             rules,
             anchor,
-            put: self.put,
+            inserted: self.insertions,
         });
         Ok(())
     }
@@ -210,9 +210,10 @@ impl TrustStore {
     fn make_room(&mut self, of: Option<&Name>) -> Result<(), TrustError> {
         let of_keys = self.keys.iter().filter(|(name, _)| of.is_none_or(|of| *name == of));
         let all = of_keys.flat_map(|(name, of_key)| of_key.iter().map(move |b| (name, b)));
-        let oldest = all.filter(|(_, b)| !b.anchor).min_by_key(|(_, b)| b.put);
-        let (name, put) = oldest.map(|(name, b)| (name.clone(), b.put)).ok_or(TrustError::Limit)?;
-        self.remove(&name, |b| b.put == put);
+        let oldest = all.filter(|(_, b)| !b.anchor).min_by_key(|(_, b)| b.inserted);
+        let (name, put) =
+            oldest.map(|(name, b)| (name.clone(), b.inserted)).ok_or(TrustError::Limit)?;
+        self.remove(&name, |b| b.inserted == put);
         Ok(())
     }
 

@@ -150,7 +150,7 @@ impl Download {
     }
 
     /// The next report to the page, oldest first.
-    pub fn poll_told(&mut self) -> Option<PageReport> {
+    pub fn poll_report(&mut self) -> Option<PageReport> {
         self.told.pop_front()
     }
 
@@ -164,9 +164,9 @@ impl Download {
     }
 
     /// Takes records of nodes that an earlier visit kept ([`PageReport::Nodes`]).
-    pub fn recall(&mut self, records: &[u8]) {
+    pub fn load_nodes(&mut self, records: &[u8]) {
         if matches!(self.phase, DownloadPhase::Looking) {
-            self.kept.recall(&self.layout, records);
+            self.kept.load_nodes(&self.layout, records);
         }
     }
 

@@ -41,7 +41,7 @@ pub struct KeptFile {
 
 impl KeptData {
     /// Takes whole records; an incomplete one at the end is ignored.
-    pub fn recall(&mut self, layout: &FileLayout, records: &[u8]) {
+    pub fn load_nodes(&mut self, layout: &FileLayout, records: &[u8]) {
         if layout.slots > MAX_SLOTS || records.len() < RECORD {
             return;
         }

@@ -82,7 +82,7 @@ fn fetch(of: &Published, kept: &mut Kept, liar: bool, most: usize) {
         if kept.answers >= most {
             download.flush();
         }
-        while let Some(told) = download.poll_told() {
+        while let Some(told) = download.poll_report() {
             match told {
                 PageReport::Run(run) => {
                     let end = run.offset as usize + run.bytes.len();
@@ -100,7 +100,7 @@ fn fetch(of: &Published, kept: &mut Kept, liar: bool, most: usize) {
         }
         if says("layout") && !looked {
             looked = true;
-            download.recall(&kept.nodes);
+            download.load_nodes(&kept.nodes);
             while let Some(range) = download.next_check() {
                 let end = (range.end as usize).min(kept.data.len());
                 download.check(&kept.data[(range.start as usize).min(end)..end]);

@@ -25,7 +25,9 @@ pub(crate) struct AcceptArgs {
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer instead of those of the ticket, as for `get`; can be repeated
+    /// Ask this peer, not the ticket's: HOST:PORT
+    ///
+    /// As with `xylem get --from`; can be repeated.
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     from: Vec<PeerUri>,
 

@@ -86,10 +86,10 @@ Exit status:
   4  standard output or a file could not be written"
 )]
 pub(crate) struct BenchArgs {
-    /// The subject to measure
+    /// What to measure: hash, ndn, link or transfer
     subject: BenchSubject,
 
-    /// The tables to print
+    /// The tables to print [default: all of the subject]
     #[arg(value_name = "TABLE")]
     tables: Vec<String>,
 

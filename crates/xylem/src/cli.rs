@@ -81,7 +81,7 @@ pub(crate) struct Common {
           value_parser = FalseyValueParser::new(), help_heading = "Common options")]
     pub(crate) no_progress: bool,
 
-    /// When to use colour
+    /// Colour the output
     #[arg(
         long,
         global = true,
@@ -93,7 +93,7 @@ pub(crate) struct Common {
     )]
     pub(crate) color: Color,
 
-    /// Where keys and trees are kept [default: $XDG_DATA_HOME/xylem or ~/.local/share/xylem]
+    /// Keep keys and trees here [default: $XDG_DATA_HOME/xylem or ~/.local/share/xylem]
     #[arg(
         long,
         global = true,
@@ -116,7 +116,7 @@ pub(crate) struct Common {
     )]
     pub(crate) passphrase_file: Option<PathBuf>,
 
-    /// Settings file [default: $XDG_CONFIG_HOME/xylem/config.toml, which may be
+    /// Read this settings file [default: $XDG_CONFIG_HOME/xylem/config.toml, which may be
     /// missing]
     #[arg(
         long,

@@ -56,7 +56,7 @@ impl DemandArgs {
         }
         let demand = CosignatureDemand::new(&self.witness, self.threshold, self.witnessed_within)?;
         let (wanted, named) = (demand.threshold(), demand.named());
-        if demand.lets_two_be_shown() {
+        if demand.allows_two_histories() {
             let what = format!(
                 "--threshold {wanted} of {named}: a publisher can show two histories to two groups of {wanted} honest \
                  witnesses; --threshold {} or more excludes that",

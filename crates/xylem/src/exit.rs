@@ -39,11 +39,11 @@ impl From<Exit> for ExitCode {
 macro_rules! exit_help {
     () => {
         "Exit status:
-  0    done, verified
-  1    data did not verify
+  0    done; what was fetched is verified
+  1    data did not verify, or a check failed
   2    wrong usage or bad input
-  3    nobody reachable has it, or time ran out; what was verified is kept
-  4    local trouble: disk full, permission, store in use
+  3    no peer or forwarder answered, or time ran out; what was verified is kept
+  4    trouble on this machine: disk full, permission, store in use
   130  interrupted; what was verified is kept"
     };
 }

@@ -13,7 +13,7 @@ use std::io;
   xylem completions zsh > ~/.zfunc/_xylem
   xylem completions fish > ~/.config/fish/completions/xylem.fish")]
 pub(crate) struct CompletionsArgs {
-    /// Which shell
+    /// The shell: bash, elvish, fish, powershell or zsh
     shell: clap_complete::Shell,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct ManArgs {
     #[arg(value_name = "VERB")]
     verb: Vec<String>,
 
-    /// List the verbs and groups that have a page of their own
+    /// List all that have a page of their own
     #[arg(long, conflicts_with = "verb")]
     list: bool,
 }
@@ -47,13 +47,15 @@ pub(crate) fn completions(args: CompletionsArgs, out: &mut Out) -> Result<Exit, 
 pub(crate) fn man(args: ManArgs, out: &mut Out) -> Result<Exit, CommandFailure> {
     if args.list {
         for words in verbs::pages() {
-            out.line(words)?;
+            out.line(&words)?;
         }
         return Ok(Exit::Done);
     }
     let words = args.verb.join(" ");
     let page = manual_page(&words).ok_or_else(|| {
-        let what = format!("{words:?} is no verb of xylem; `xylem man --list` lists them");
+        let grouped = verbs::in_group(&words).map(|words| format!(": type xylem man {words}"));
+        let hint = grouped.unwrap_or_else(|| "; `xylem man --list` lists them".to_owned());
+        let what = format!("{words:?} is no verb of xylem{hint}");
         CommandFailure::new(Exit::Usage, what)
     })?;
     out.bytes(&page.map_err(|error| CommandFailure::writing(&error))?)?;
@@ -63,7 +65,7 @@ pub(crate) fn man(args: ManArgs, out: &mut Out) -> Result<Exit, CommandFailure> 
 /// The manual page of a verb such as `ndn node`, or of xylem itself if `words` is empty; `None` if there is no such
 /// verb.
 pub(crate) fn manual_page(words: &str) -> Option<io::Result<Vec<u8>>> {
-    let mut command = verbs::command();
+    let mut command = verbs::whole(verbs::command());
     // Building adds global flags and full names to the verbs.
     command.build();
     for word in words.split_whitespace() {

@@ -52,6 +52,21 @@ pub(crate) struct LanArgs {
     no_lan: bool,
 }
 
+/// The router flag of commands that only try whether a port is forwarded.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct MapArgs {
+    /// Do not ask the router to forward the port [default: `map` in the settings, else it is asked]
+    #[arg(long, env = "XYLEM_NO_MAP", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    no_map: bool,
+}
+
+impl MapArgs {
+    /// Whether to ask the router.
+    pub(crate) fn map(&self, common: &Common) -> Result<bool, CommandFailure> {
+        Ok(!self.no_map && discovery_settings(common)?.map)
+    }
+}
+
 impl LanArgs {
     /// Whether to look and announce on the LAN.
     pub(crate) fn lan(&self, common: &Common) -> Result<bool, CommandFailure> {
@@ -96,8 +111,8 @@ pub(crate) struct AnnounceArgs {
 pub(crate) struct NearArgs {
     /// Do not announce it on the LAN [default: `lan` in the settings, else it is announced]
     ///
-    /// By mDNS, under a name that changes every day and that only holders of the ticket can compute, so that `xylem
-    /// get` finds this machine even if every address in the ticket is old. Other machines on the LAN see that something
+    /// By mDNS, under a name that changes every day and that only holders of the ticket can compute, so that others
+    /// find this machine even if every address in the ticket is old. Other machines on the LAN see that something
     /// is shared here and at which port, but not what. Nothing is announced if --listen names loopback alone.
     #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_lan: bool,

@@ -71,7 +71,7 @@ use xylem_object::Ticket;
     exit_help!()
 ))]
 pub(crate) struct GetArgs {
-    /// A ticket (xylem:...), @FILE or - with one, or a code
+    /// A ticket, @FILE or - with one, a code, or an NDN name
     ///
     /// A ticket is what `xylem share` prints, also wrapped or quoted; @FILE or - reads one from a file or standard
     /// input. A code is what `xylem share --code` shows (7-alpha-cobra-violin). Also an NDN name (/alice/film), or

@@ -35,12 +35,12 @@ use xylem_trust::{Armor, Certificate, Moment};
     "Examples:
   xylem key new /alice                        a key and its own certificate
   xylem key cert /alice > alice.cert          what others need to believe it
-  xylem key cert --by /org /org/alice.cert a certificate that /org's key signs
+  xylem key cert --by /org alice.cert         a certificate signed by /org
   xylem key trust org.cert /org/news          believe /org's key, for names below /org/news
   xylem key serve                             answer for certificates, which others follow
   xylem key passphrase /alice                 from now on it is asked for
   xylem key export /alice -o alice.key        the secret, to be kept like one
-  xylem key sign SUMS --by /alice > SUMS.sig  for who has /alice's certificate
+  xylem key sign SUMS --by /alice > SUMS.sig  for holders of /alice's certificate
   xylem key check SUMS SUMS.sig --trust alice.cert   is it so?
 
 ",

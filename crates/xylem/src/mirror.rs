@@ -47,7 +47,7 @@ use xylem_reader::Options;
 pub(crate) struct MirrorArgs {
     /// A ticket, or @FILE or - with one
     ///
-    /// Or what else `xylem get` takes except a name: a code, b3:HASH, @PUBLISHER/NAME.
+    /// Also a code, b3:HASH or @PUBLISHER/NAME, as with `xylem get`.
     #[arg(value_name = "TICKET")]
     ticket: String,
 
@@ -64,7 +64,7 @@ pub(crate) struct MirrorArgs {
 
     /// Read all of it back, and replace what is damaged
     ///
-    /// Also if nothing is new.
+    /// It does so also if nothing is new.
     #[arg(long)]
     check: bool,
 

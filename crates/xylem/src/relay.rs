@@ -28,7 +28,7 @@ use xylem_node::{Event, PeerUri};
   xylem relay                                at the usual ports
   xylem relay --listen xylem://0.0.0.0:7000  there and nowhere else
   xylem relay --metrics 9700                 with counts for Prometheus
-  xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets nobody in
+  xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets no peer in
 
 ",
     exit_help!()
@@ -40,7 +40,7 @@ pub(crate) struct RelayServerArgs {
     #[arg(
         long,
         value_name = "URI",
-        env = "XYLEM_NODE_LISTEN",
+        env = "XYLEM_RELAY_LISTEN",
         hide_env_values = true,
         value_delimiter = ','
     )]

@@ -12,7 +12,8 @@ use xylem_node::Relay;
 pub(crate) struct RelayArgs {
     /// Meet at this relay: KEY@HOST:PORT
     ///
-    /// It is used if neither side can reach the other. `xylem relay` prints the value. Can be repeated. [default:
+    /// It is used if neither side can reach the other (`net reach`: it is asked what it sees). `xylem relay` prints the
+    /// value. Can be repeated. [default:
     /// `relay` in the settings, else none]
     ///
     /// It forwards encrypted datagrams while there is no direct way. It learns keys and addresses, never names or

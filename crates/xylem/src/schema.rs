@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use xylem_library::keys::{schema, schema_in};
 use xylem_trust::schema::{MAX_SCHEMA, Match, Schema};
 
-/// Trust schemas: which keys may sign which names
+/// Compiles and checks trust schemas: which keys may sign which names
 ///
 /// A schema is a text of rules (LightVerSec): patterns of names, and after `<=` the rules that a
 /// signer's certificate has to match. Programs read its binary form, which is that of NDNd, NDNts

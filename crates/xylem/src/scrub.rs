@@ -28,7 +28,7 @@ use xylem_node::{PeerUri, RepairOptions};
 #[command(after_help = concat!(
     "Examples:
   xylem scrub                               all that was shared or fetched
-  xylem scrub film.mkv photos/ --limit 50M  these, reading 50 MB a second
+  xylem scrub film.mkv photos/ --limit 50M  these, reading 50 MiB a second
   xylem scrub film.mkv --repair             from the peers that had it
   xylem scrub film.mkv --repair --from xylem:... asks whom this ticket names
   xylem scrub film.mkv --repair --from 192.0.2.7:7000
@@ -39,7 +39,7 @@ use xylem_node::{PeerUri, RepairOptions};
 pub(crate) struct ScrubArgs {
     /// Files or directories that were shared or fetched
     ///
-    /// Or something within such a directory. [default: everything in the store's records]
+    /// A path within such a directory will do, too. [default: everything in the store's records]
     path: Vec<PathBuf>,
 
     /// Repair what is damaged, and fetch what is missing
@@ -54,7 +54,7 @@ pub(crate) struct ScrubArgs {
     #[arg(long, value_name = "TICKET|ADDR", value_delimiter = ',')]
     from: Vec<String>,
 
-    /// Bytes a second at most, such as 500K or 10M
+    /// Bytes a second at most, read and fetched, such as 50M
     #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
           hide_env_values = true)]
     limit: Option<u64>,

@@ -8,9 +8,9 @@ use xylem_node::{LinkOptions, PostQuantum, ShapeLevel, Shaping};
 /// Flags of commands that make encrypted links.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ShapeArgs {
-    /// Hide sizes and times of datagrams
+    /// Hide sizes and times of datagrams: off to paranoid
     ///
-    /// Hide sizes and times of the encrypted link's datagrams from observers of the network
+    /// It hides those of the encrypted link from observers of the network.
     ///
     /// The level in force is the higher one that the two sides ask for, within what both accept. A side without this
     /// flag accepts low and medium; off refuses all. Below high, amounts show, and they reveal which of a set of known
@@ -19,9 +19,9 @@ pub(crate) struct ShapeArgs {
     #[arg(long = "shape", value_name = "LEVEL", value_parser = level(), env = "XYLEM_SHAPE",
           hide_env_values = true)]
     shape: Option<Shaping>,
-    /// Whether keys also rest on ML-KEM-768
+    /// Add ML-KEM-768, which withstands quantum computers
     ///
-    /// Whether keys also rest on ML-KEM-768, which withstands a quantum computer
+    /// Keys of the encrypted link then rest on it besides X25519.
     #[arg(long, value_name = "WHEN", value_parser = when(), env = "XYLEM_POST_QUANTUM",
           hide_env_values = true)]
     post_quantum: Option<PostQuantum>,

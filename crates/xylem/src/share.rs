@@ -50,7 +50,7 @@ use xylem_object::ticket::Address;
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem share film.mkv                    prints a ticket with our addresses
+  xylem share film.mkv                    prints a ticket
   xylem share film.mkv --for alice,bob    for people of `xylem inbox people`
   xylem share film.mkv --code             with a code to read aloud
   xylem share a.iso b.iso photos/         several at once, a ticket for each
@@ -497,7 +497,7 @@ fn for_node(
     if let Some(flag) = asked.or(beside.for_all()).or(shape.given()) {
         return Ok(Err(flag));
     }
-    let Selection { portable, strict, exclude, changed: _, for_members: _, in_step: _, held: _ } =
+    let Selection { portable, strict, exclude, changed: _, for_members: _, in_step: _, omitted: _ } =
         selection.clone();
     let AnnounceOptions { lan, map, public: _ } = beside.options(common)?;
     let keys = |readers: &Recipients| readers.keys.iter().map(ToString::to_string).collect();

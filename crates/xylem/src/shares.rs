@@ -115,7 +115,7 @@ pub(crate) fn run(
     if !runs {
         out.warn(
             "the background node does not run, so none of this is served; `xylem service install` \
-             or `run` starts it",
+             or `xylem service run` starts it",
         );
     } else if rows.is_empty() {
         out.note("Nothing is shared in the background; `xylem share PATH` shares a file or folder");
@@ -195,7 +195,7 @@ fn warn_of_remaining_shares(
 /// Removes shares from the list without the node.
 fn forget(store: &Path, path: &Path, id: &str) -> Result<Vec<Registered>, CommandFailure> {
     let mut registry = Registry::load(store)?;
-    let gone: Vec<Registered> = registry.meant(path, id).into_iter().cloned().collect();
+    let gone: Vec<Registered> = registry.matching(path, id).into_iter().cloned().collect();
     if !gone.is_empty() {
         registry.shares.retain(|share| !gone.contains(share));
         registry.save(store)?;

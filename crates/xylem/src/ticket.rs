@@ -34,7 +34,7 @@ use xylem_object::{Manifest, PublicationKind, Ticket};
 pub(crate) struct TicketArgs {
     /// A ticket (xylem:...), or @FILE or - with one
     ///
-    /// Also wrapped or quoted.
+    /// It may be wrapped or quoted.
     #[arg(value_name = "TICKET", required = true, num_args = 1..)]
     ticket: Vec<String>,
 

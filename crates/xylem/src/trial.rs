@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use xylem_library::Stop;
 
-/// Shows it at work on this machine: shares, fetches, verifies
+/// Tries xylem on this machine: shares, fetches and verifies a file
 ///
 /// One process shares PATH on 127.0.0.1, a second one fetches it over the encrypted link into a temporary folder, and
 /// `xylem sum` compares both. Nothing is left behind, and the usual store is not touched.
@@ -38,7 +38,7 @@ use xylem_library::Stop;
     exit_help!()
 ))]
 pub(crate) struct TryArgs {
-    /// The file or directory to share [default: our documentation]
+    /// The file or directory to share [default: xylem's documentation]
     path: Option<PathBuf>,
 
     #[command(flatten)]
@@ -151,7 +151,7 @@ fn write_docs(dir: &Path) -> io::Result<PathBuf> {
     fs::create_dir(dir.join("man"))?;
     fs::write(dir.join("man/xylem.1"), extras::manual_page("").unwrap_or(Ok(Vec::new()))?)?;
     for words in verbs::pages() {
-        if let Some(page) = extras::manual_page(words) {
+        if let Some(page) = extras::manual_page(&words) {
             fs::write(dir.join(format!("man/xylem-{}.1", words.replace(' ', "-"))), page?)?;
         }
     }

@@ -14,7 +14,12 @@ use std::process::ExitCode;
 
 /// The task of the command line, or the exit code of a run that is over already (help, version, wrong usage).
 pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
-    let args: Vec<OsString> = std::env::args_os().collect();
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    // `xylem help VERB`, as with git and cargo.
+    if args.get(1).is_some_and(|word| word == "help") {
+        args.remove(1);
+        args.push("-h".into());
+    }
     let json = asks_for_json(&args, std::env::var_os("XYLEM_JSON"));
     let mut command = verbs::command_for(&args).color(help_color(&args));
     if args.iter().any(|word| word == "-h") {
@@ -39,7 +44,7 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
             Exit::Usage.into()
         }
         _ => {
-            let verb = verb_of(&args);
+            let verb = verb_of(before_wrong_word(&error, &args));
             let what = advice(&error, verb.get_name())
                 .unwrap_or_else(|| one_line(&error.render().to_string()));
             let help = verb.get_bin_name().unwrap_or("xylem");
@@ -75,6 +80,15 @@ fn help_color(args: &[OsString]) -> ColorChoice {
     }
 }
 
+/// The part of a command line before the word that is no verb; all of it if another thing is wrong.
+fn before_wrong_word<'a>(error: &clap::Error, args: &'a [OsString]) -> &'a [OsString] {
+    let Some(ContextValue::String(wrong)) = error.get(ContextKind::InvalidSubcommand) else {
+        return args;
+    };
+    let end = args.iter().position(|word| word.to_str() == Some(wrong)).unwrap_or(args.len());
+    &args[..end]
+}
+
 /// The innermost verb that a command line names, such as `store gc`; the whole program if it names none.
 fn verb_of(args: &[OsString]) -> clap::Command {
     let mut program = verbs::command();
@@ -102,6 +116,12 @@ fn advice(error: &clap::Error, verb: &str) -> Option<String> {
             let foreign = || meant::other_word(word).filter(|_| verb == "xylem");
             let typed = grouped.or_else(|| foreign().map(str::to_owned))?;
             Some(format!("{word} is no verb of {verb}: type {typed}"))
+        }
+        ErrorKind::UnknownArgument if verb == "node" => {
+            let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
+                return None;
+            };
+            flag.starts_with("--relay").then(|| "node has no --relay: type xylem relay".to_owned())
         }
         ErrorKind::MissingRequiredArgument if verb == "send" => Some(
             "send needs the peer to send to; to hand a file to a person whom you tell a code, type xylem share --code FILE".to_owned(),

@@ -65,9 +65,9 @@ const GROUPS: &[VerbGroup] = &[
         name: "net",
         about: "Network: reach (how others reach this machine), relay",
         examples: "Examples:
-  xylem net reach                           asks the router alone
-  xylem net reach --relay KEY@example.org   also asks a relay what it sees
-  xylem net relay                           connects peers behind NATs",
+  xylem net reach                               asks the router alone
+  xylem net reach --relay KEY@example.org:7348  asks a relay, too
+  xylem net relay                               connects peers behind NATs",
     },
 ];
 
@@ -76,7 +76,7 @@ const VERBS: &[Verb] = &[
         "share",
         share::ShareArgs,
         share::run,
-        ["for", "code", "as", "exclude", "follow", "public", "web", "foreground", "limit"]
+        ["for", "code", "as", "exclude", "follow", "public", "web", "foreground"]
     ),
     verb!(
         "get",
@@ -97,7 +97,7 @@ const VERBS: &[Verb] = &[
         "verify",
         verify::VerifyArgs,
         verify::run,
-        ["allow-extra", "extends", "evidence", "witness", "limit"]
+        ["allow-extra", "extends", "evidence", "witness"]
     ),
     verb!("scrub", scrub::ScrubArgs, scrub::run, ["repair", "from", "limit"]),
     verb!(
@@ -106,7 +106,12 @@ const VERBS: &[Verb] = &[
         |args, _, out| sum::run(args, out),
         ["check", "recursive", "tree", "keyed", "length", "no-names", "tag"]
     ),
-    verb!("service", service::ServiceArgs, service::run, []),
+    verb!(
+        "service",
+        service::ServiceArgs,
+        service::run,
+        ["listen", "public", "metrics", "no-start"]
+    ),
     verb!("ui", ui::UiArgs, ui::run, ["listen", "at"]),
     verb!("try", trial::TryArgs, trial::run, []),
     verb!(
@@ -160,6 +165,9 @@ const VERBS: &[Verb] = &[
     verb!("man", extras::ManArgs, |args, _, out| extras::man(args, out), ["list"]),
 ];
 
+/// Most flags of a verb within another one that `-h` shows without a choice.
+const MAX_SHOWN_FLAGS: usize = 8;
+
 const RELAY_FLAGS: [&str; 3] = ["listen", "metrics", "accept-open"];
 
 /// Verbs and groups that `xylem --help` describes with a line each. It names the others in one line.
@@ -183,9 +191,16 @@ impl Verb {
         let is_first = |arg: &clap::Arg| {
             arg.is_positional() || arg.get_long().is_some_and(|it| self.first_flags.contains(&it))
         };
-        let built = built.mut_args(|arg| {
-            let hidden = !is_first(&arg);
-            arg.hide_short_help(hidden)
+        let only_first = |command: clap::Command| {
+            command.mut_args(|arg| {
+                let hidden = !is_first(&arg);
+                arg.hide_short_help(hidden)
+            })
+        };
+        // A verb within this one shows all of its flags if they fit on a screen.
+        let built = only_first(built).mut_subcommands(|inner| {
+            let fits = inner.get_arguments().count() <= MAX_SHOWN_FLAGS;
+            if fits { inner } else { only_first(inner) }
         });
         with_short_help(built, self.words)
     }
@@ -265,16 +280,29 @@ pub(crate) fn terse(command: clap::Command) -> clap::Command {
     command.mut_subcommands(terse)
 }
 
+/// The same with all that a manual page shows: it leaves out what `-h` does.
+pub(crate) fn whole(command: clap::Command) -> clap::Command {
+    command.mut_args(|arg| arg.hide_short_help(false)).mut_subcommands(whole)
+}
+
 /// What to type for `word`, if it is the name of a verb in a group.
 pub(crate) fn in_group(word: &str) -> Option<&'static str> {
     let is_it = |verb: &&Verb| matches!(verb.place(), (Some(_), name) if name == word);
     VERBS.iter().find(is_it).map(|verb| verb.words)
 }
 
-/// What is typed for each verb and group that has a manual page, in the order of the help.
-pub(crate) fn pages() -> impl Iterator<Item = &'static str> {
-    let groups = GROUPS.iter().map(|group| group.name);
-    groups.chain(VERBS.iter().map(|verb| verb.words))
+/// What is typed for each verb, group and verb within another: all that have a manual page, in the order of the help.
+pub(crate) fn pages() -> Vec<String> {
+    fn below(command: &clap::Command, words: &str, pages: &mut Vec<String>) {
+        for inner in command.get_subcommands() {
+            let words = format!("{words} {}", inner.get_name()).trim_start().to_owned();
+            pages.push(words.clone());
+            below(inner, &words, pages);
+        }
+    }
+    let mut pages = Vec::new();
+    below(&command(), "", &mut pages);
+    pages
 }
 
 fn root() -> clap::Command {
@@ -291,8 +319,9 @@ fn with_short_help(command: clap::Command, words: &str) -> clap::Command {
         .short('h')
         .long("help")
         .action(clap::ArgAction::Help)
+        .global(true)
         .hide_short_help(true)
-        .help("Print help: -h on one screen, --help the whole");
+        .help("Print help: -h one screen, --help all of it");
     let command = command.disable_help_flag(true).arg(help);
     let Some(whole) = command.get_after_help().map(ToString::to_string) else { return command };
     let mut lines = whole.lines();
@@ -306,7 +335,14 @@ fn with_short_help(command: clap::Command, words: &str) -> clap::Command {
         short.push_str(line);
         short.push('\n');
     }
-    short.push_str(&format!("\nAll options, and what the exit status means: xylem {words} --help"));
+    let more = match whole.contains("Exit status") {
+        true => format!("All options, and what the exit status means: xylem {words} --help"),
+        false if command.has_subcommands() => {
+            format!("All options of a verb: xylem {words} VERB -h")
+        }
+        false => format!("All options: xylem {words} --help"),
+    };
+    short.push_str(&format!("\n{more}"));
     command.after_help(short).after_long_help(whole)
 }
 
@@ -326,7 +362,9 @@ fn overview(whole: &clap::Command) -> String {
     let others = whole.get_subcommands().map(clap::Command::get_name);
     let others: Vec<_> = others.filter(|name| !DESCRIBED.contains(name)).collect();
     text.push_str(&format!("{header}Also:{header:#} {}\n\n", others.join(", ")));
-    text.push_str("Each verb has -h (one screen, with examples) and --help (all of it).\n");
+    text.push_str(
+        "xylem VERB -h: one screen, with examples; --help: all of it. xylem -V: version.\n",
+    );
     text
 }
 
@@ -406,12 +444,27 @@ mod tests {
     }
 
     #[test]
+    fn every_command_has_help() {
+        for (words, mut command) in everything() {
+            let args: Vec<&str> = ["xylem"].into_iter().chain(words.split_whitespace()).collect();
+            for flag in ["-h", "--help"] {
+                let found = self::command().try_get_matches_from(args.iter().chain(&[flag]));
+                let kind = found.map(drop).map_err(|error| error.kind());
+                assert_eq!(kind, Err(clap::error::ErrorKind::DisplayHelp), "{words} {flag}");
+            }
+            assert!(!command.render_long_help().to_string().is_empty());
+        }
+    }
+
+    #[test]
     fn flags_that_short_help_shows_exist() {
         for verb in VERBS {
             let command = built(verb.words);
             for flag in verb.first_flags {
                 let is_it = |arg: &clap::Arg| arg.get_long() == Some(flag);
-                assert!(command.get_arguments().any(is_it), "{}: no --{flag}", verb.words);
+                let inner = command.get_subcommands().flat_map(clap::Command::get_arguments);
+                let exists = command.get_arguments().chain(inner).any(is_it);
+                assert!(exists, "{}: no --{flag}", verb.words);
             }
         }
     }

@@ -45,11 +45,11 @@ pub(crate) struct VerifyArgs {
 
     /// A ticket (xylem:...), or @FILE or - with one
     ///
-    /// No other user of this machine sees a ticket in a file among the arguments.
+    /// Other users of this machine can read a ticket among the arguments, but not one given by @FILE or -.
     #[arg(required_unless_present_any = ["extends", "evidence"], conflicts_with = "extends")]
     ticket: Option<String>,
 
-    /// Is this the beginning of the other one?
+    /// Check that OLD_TICKET is where NEW_TICKET begins
     ///
     /// A proof from the other's peers shows whether the content of this ticket is the beginning of that of the other
     /// one: nothing of the history is fetched.
@@ -63,7 +63,7 @@ pub(crate) struct VerifyArgs {
     #[command(flatten)]
     demand: DemandArgs,
 
-    /// Has a publisher signed two histories?
+    /// Check the evidence in FILE of two histories
     ///
     /// FILE is what `xylem witness` and --extends write. No peer is asked.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "ticket", "extends", "witness"])]
@@ -142,7 +142,7 @@ pub(crate) fn run(
             path: name.into(),
             what: "an object that was not published".to_owned(),
         };
-        summary.extra.extend(buckets.beyond(&options.path).into_iter().map(extra));
+        summary.extra.extend(buckets.unlisted(&options.path).into_iter().map(extra));
     }
     report(&summary, &options.path, out)
 }

@@ -116,7 +116,7 @@ fn only_one_of_two_takers_gets_the_file() {
 fn a_mistyped_code_fails_before_any_peer_is_asked() {
     let dir = tempfile::tempdir().unwrap();
     for (typed, says) in [
-        ("7-alhpa-cobra-violin", "\"alhpa\" is no word of codes; the nearest is alpha"),
+        ("7-alhpa-cobra-violin", "\"alhpa\" is not a word of codes; the nearest is alpha"),
         ("7-alpha-cobra", "a code is a number and three words, such as 7-alpha-cobra-violin"),
         ("123456789-alpha-cobra-violin", "number of at most 7 digits"),
     ] {

@@ -503,7 +503,7 @@ fn a_full_disk_costs_the_cache_and_no_reads() {
         let store = disk.0.join("store");
         let mount = Mount::start(&store, &share.ticket, &world.at("mnt"), &[]);
         assert!(fs::read(mount.path("source")).unwrap() == world.content);
-        mount.warned("not kept");
+        mount.warned("read data is not stored");
         // A second time, past the kernel's cache.
         assert!(direct(&mount.path("source")) == world.content);
     }

@@ -220,6 +220,6 @@ fn every_verb_reads_its_ticket_from_a_file_or_standard_input() {
         let mut command = xylem(&store);
         command.args(["send", from, "nobody"]).stdin(fs::File::open(&ticket).unwrap());
         let said = stderr(&finish(command));
-        assert!(said.contains("nobody is called nobody"), "{said}");
+        assert!(said.contains("no person is named nobody"), "{said}");
     }
 }

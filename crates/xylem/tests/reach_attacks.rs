@@ -92,7 +92,7 @@ fn a_relay_that_leads_to_another_peer_brings_no_data() {
     assert_exit(&output, 3);
     assert!(relay.passed() > 0, "the other one was met");
     assert!(!into.exists());
-    let named = format!("relay {} (somebody else answers there", relay.address);
+    let named = format!("relay {} (another peer answers there", relay.address);
     assert!(stderr(&output).contains(&named), "{}", stderr(&output));
     // Where the relay leads rightly, the same ticket works.
     *led.lock().unwrap() = None;
@@ -183,7 +183,7 @@ fn an_introduction_that_aims_at_a_victim_sends_little_there() {
         }
         if let Some(link) = link {
             named.rotate_left(1);
-            inner.tell_candidates(link, &named, NatMapping::Stable);
+            inner.announce_candidates(link, &named, NatMapping::Stable);
         }
         while let Some(transmit) = inner.poll_transmit(now, &mut out) {
             for datagram in

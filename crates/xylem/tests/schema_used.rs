@@ -162,7 +162,7 @@ fn schemas_without_end_are_refused_before_anything_is_asked_for() {
         assert!(said.lines().count() == 1 && said.contains(part), "{named}: {said}");
         // In little memory: no more can be had here.
         let mut limited = Command::new("sh");
-        let check = "ulimit -v 262144 && exec \"$0\" schema check \"$1\"";
+        let check = "ulimit -v 262144 && exec \"$0\" ndn schema check \"$1\"";
         limited.args(["-c", check, env!("CARGO_BIN_EXE_xylem"), &schema]);
         limited.env_clear().stdin(Stdio::null());
         let output = finish(limited);

@@ -434,7 +434,7 @@ fn restrictions_of_a_share_are_handed_over_and_kept() {
     let card = String::from_utf8(card.stdout).unwrap().trim().to_owned();
     let output = service.run(&["share", text(&tree), "--for", &card]);
     assert_exit(&output, 0);
-    assert!(stderr(&output).contains("is with 1 reader alone now"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("is shared with 1 reader alone now"), "{}", stderr(&output));
     let sealed = String::from_utf8(output.stdout).unwrap().trim().to_owned();
     assert_exit(&service.get(&again, "open"), 3);
     for restart in [false, true] {

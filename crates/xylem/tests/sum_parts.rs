@@ -82,7 +82,7 @@ fn every_kind_of_hash_has_parts() {
     }
     let (code, error) = refused(dir, &["sum", "--merge", "a", "b"]);
     assert_eq!(code, 2);
-    assert!(error.contains("of a hash of another kind: derive-key"), "{error}");
+    assert!(error.contains("the parts are of another kind of hash: derive-key"), "{error}");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn impossible_parts_are_refused_in_one_line() {
         (&["sum", "--part", "--size", "7", "big"], "--size is for standard input"),
         (&["sum", "--part", "nowhere"], "nowhere"),
         (&["sum", "--merge", "a", "other"], "different lengths: 10000 and 20000"),
-        (&["sum", "--merge", "lie"], "lie, line 1: no line of a part"),
+        (&["sum", "--merge", "lie"], "lie, line 1: not a line of a part"),
         (&["sum", "--merge", "big"], "big"),
         (&["sum", "--merge"], "nothing to merge"),
     ] {

@@ -136,7 +136,7 @@ impl MaliciousMember {
             past: Past::none(),
         };
         let said = said.sign(&self.group, &self.key, &mut self.log).unwrap();
-        self.handle.say(said.clone(), None);
+        self.handle.send_statement(said.clone(), None);
         said
     }
 
@@ -181,7 +181,7 @@ impl MaliciousMember {
     fn item(&self, kind: ItemKind, time: u64) -> IndexItem {
         let mut version = Vector::default();
         let me = self.key.public().key_id().0;
-        let dot = version.changed(me, time);
+        let dot = version.record_change(me, time);
         IndexItem { kind, version, content: dot, edited_ms: time, described: dot, absent: false }
     }
 }
@@ -272,7 +272,7 @@ fn a_rewritten_history_is_detected() {
         fs::remove_file(mallory.dir.join("history.end")).unwrap();
         mallory.log = MemberLog::open(&mallory.dir.join("history")).unwrap();
         for number in 0..far {
-            mallory.log.append(LogEntry { number, said: xylem_hash::hash(b"other") }).unwrap();
+            mallory.log.append(LogEntry { number, hash: xylem_hash::hash(b"other") }).unwrap();
         }
         mallory.number += far;
         let index = mallory.links(&[b"second"], Path::new("x"), now());
@@ -324,7 +324,7 @@ fn a_long_history_is_proven_and_taken() {
     until("alice has it", || alice.at("first").is_symlink());
     for _ in 0..1000 {
         carol.number += 1;
-        let entry = LogEntry { number: carol.number, said: xylem_hash::hash(b"unheard") };
+        let entry = LogEntry { number: carol.number, hash: xylem_hash::hash(b"unheard") };
         carol.log.append(entry).unwrap();
     }
     let index = carol.links(&[b"first", b"second"], Path::new("x"), now());
@@ -384,7 +384,7 @@ fn a_statement_in_another_member_s_name_is_rejected() {
     });
     let bobs = MemberStatement { number: u64::MAX, ..*bobs.unwrap() };
     let said = bobs.sign(&mallory.group, &mallory.key, &mut mallory.log).unwrap();
-    mallory.handle.say(said, None);
+    mallory.handle.send_statement(said, None);
     let is_away = |told: &serde_json::Value| told["name"] == "mallory" && told["up"] == false;
     until("mallory is heard no more", || alice.told("sync_member").iter().any(is_away));
     are_in_step(&alice, &bob);

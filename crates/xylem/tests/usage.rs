@@ -52,6 +52,10 @@ fn wrong_usage_is_one_line_and_2() {
         (&["reach"], "type xylem net reach"),
         (&["key", "request", "/org"], "request is no verb of key: type xylem ndn request"),
         (&["ndn", "reach"], "type xylem net reach"),
+        (&["node", "get"], "node is no verb of xylem: type xylem ndn node"),
+        (&["fetch", "get"], "fetch is no verb of xylem: type xylem get TICKET"),
+        (&["ndn", "node", "--relay"], "type xylem relay"),
+        (&["man", "node"], "type xylem man ndn node"),
         (&["get"], "<TICKET|CODE|NAME>...; see `xylem get --help`"),
         (&["get", "/a/name"], "--publisher, --key or --trust"),
         (&["get", "/a", "--insecure", "--key", "hmac:x"], "cannot be used with"),
@@ -222,7 +226,8 @@ fn wrong_usage_is_an_event_as_well() {
 fn verbs() -> Vec<String> {
     let listed = String::from_utf8(run(&["man", "--list"]).stdout).expect("names are text");
     let verbs: Vec<String> = listed.lines().map(str::to_owned).collect();
-    assert!(verbs.len() > 30 && verbs.contains(&"ndn node".to_owned()), "{verbs:?}");
+    assert!(verbs.len() > 60 && verbs.contains(&"ndn node".to_owned()), "{verbs:?}");
+    assert!(verbs.contains(&"key new".to_owned()), "{verbs:?}");
     verbs
 }
 
@@ -235,7 +240,10 @@ fn help_has_examples_and_exit_statuses() {
             let output = run(&verb.split(' ').chain([flag]).collect::<Vec<_>>());
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             assert_eq!(output.status.code(), Some(0));
-            assert!(text.contains("Examples:"), "{verb}: {text}");
+            let within = ["key ", "store ", "inbox ", "service ", "ndn ctl ", "ndn schema "];
+            if !within.iter().any(|outer| verb.starts_with(outer)) {
+                assert!(text.contains("Examples:"), "{verb}: {text}");
+            }
             assert!(text.contains("xylem "), "{verb}: {text}");
             assert!(!text.contains('\x1b'), "{verb}: colour without a terminal");
             if flag == "-h" {
@@ -254,6 +262,9 @@ fn help_has_examples_and_exit_statuses() {
             assert!(text.contains(verb), "{verb} is not in {text}");
         }
     }
+    // As with git and cargo.
+    assert_eq!(run(&["help", "ndn", "put"]).stdout, run(&["ndn", "put", "-h"]).stdout);
+    assert_eq!(run(&["help"]).stdout, run(&["-h"]).stdout);
     let output = run(&["--color", "always", "--help"]);
     assert!(output.stdout.contains(&0x1b));
     let output = run(&["--version"]);
@@ -278,6 +289,14 @@ fn completions_and_manual_pages() {
         let page = String::from_utf8_lossy(&run(&args).stdout).into_owned();
         assert!(page.contains(&format!(".TH xylem-{} 1", verb.replace(' ', "-"))), "{page}");
         assert!(page.contains("store"), "{verb} has the common flags: {page}");
+        // Each option is followed by its text.
+        let lines: Vec<&str> = page.lines().collect();
+        for three in lines.windows(3).filter(|three| three[0] == ".TP") {
+            assert!(
+                !three[2].trim().is_empty() && !three[2].starts_with(".TP"),
+                "{verb}: {three:?}"
+            );
+        }
     }
 }
 

@@ -147,7 +147,7 @@ fn a_growing_log_is_cosigned_and_getters_can_demand_it() {
     let demand = ["--witness", &w, "--timeout", "2"];
     let refused = world.get(&share.ticket, &demand);
     assert_exit(&refused, 3);
-    assert!(stderr(&refused).contains("nothing of /w"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains(", not by /w"), "{}", stderr(&refused));
     assert!(!world.path("out").exists(), "nothing is fetched before");
 
     let _watcher = Watcher::start(&world, "w", &share.ticket);
@@ -288,7 +288,7 @@ fn two_of_three_are_enough_and_one_key_is_one_witness() {
     assert!(warns(&got), "{}", String::from_utf8_lossy(&got.stdout));
     let refused = world.get(&share.ticket, &every);
     assert_exit(&refused, 3);
-    assert!(stderr(&refused).contains("nothing of /b"), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains(", not by /b"), "{}", stderr(&refused));
 }
 
 #[test]
@@ -299,7 +299,11 @@ fn removed_and_unknown_witnesses_are_refused() {
     let share = world.share("alice", &log, false, &[&w]);
     let refused = world.look("x", &share.ticket, &[]);
     assert_exit(&refused, 3);
-    assert!(stderr(&refused).contains("accepts no co-signatures of /x"), "{}", stderr(&refused));
+    assert!(
+        stderr(&refused).contains("the share accepts no co-signatures of /x"),
+        "{}",
+        stderr(&refused)
+    );
     assert_exit(&world.look("w", &share.ticket, &[]), 0);
     drop(share);
     // Kept co-signatures are served after a restart.
@@ -505,7 +509,7 @@ fn a_follower_with_silent_witnesses_ends() {
     let demand = ["--witness", &w, "--witnessed-within", "8", "--timeout", "5"];
     let mut quiet = follower(&world, "quiet", &share.ticket, &demand);
     until("it has it all", || followed(&world, "quiet") == 100_000);
-    quiet.event("error", |e| e["message"].as_str().unwrap().contains("nothing of /w"));
+    quiet.event("error", |e| e["message"].as_str().unwrap().contains(", not by /w"));
     assert_eq!(quiet.wait(), Some(3));
 }
 

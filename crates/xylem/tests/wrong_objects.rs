@@ -78,7 +78,7 @@ fn a_name_never_fetches_an_object_below_it() {
         for (j, wrong) in [name.to_owned(), format!("{name}/drafts")].iter().enumerate() {
             let (output, there) = get(dir, wrong, &publisher, at, &format!("wrong-{i}-{j}"));
             assert_exit(&output, 3);
-            assert!(stderr(&output).contains(&format!("what came is {full}")), "{output:?}");
+            assert!(stderr(&output).contains(&format!("the answer was {full}")), "{output:?}");
             assert_eq!(there, Vec::<PathBuf>::new());
         }
     }

@@ -72,7 +72,7 @@ fn of_server(begins: &[u8], repeats: &[u8]) -> CarrierWebSocket<Endless> {
     let request = "GET /socket HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                    Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
     let client = Endless::new(&[request.as_bytes(), begins].concat(), repeats);
-    match Box::new(ServerOpening::new(client)).go_on().expect("the request is right") {
+    match Box::new(ServerOpening::new(client)).advance().expect("the request is right") {
         WebSocketOpening::Open(socket) => socket,
         WebSocketOpening::Waits(_) => panic!("all of the request has come"),
     }
@@ -124,10 +124,10 @@ fn an_endless_opening_fails() {
     assert!(asked.is_err());
     let greeted =
         Box::new(ServerOpening::new(Endless::new(b"", b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")));
-    assert!(greeted.go_on().is_err());
+    assert!(greeted.advance().is_err());
     assert!(
         Box::new(ServerOpening::new(Endless::new(b"GET / HTTP/1.1\r\n", b"X: y\r\n")))
-            .go_on()
+            .advance()
             .is_err()
     );
 }

@@ -22,7 +22,7 @@ impl SignedAhead {
     }
 
     /// Returns empty buffers for `count` segments from `first` on.
-    pub(super) fn room(&mut self, first: u64, count: usize) -> &mut [Vec<u8>] {
+    pub(super) fn buffers(&mut self, first: u64, count: usize) -> &mut [Vec<u8>] {
         self.first = first;
         self.packets.resize_with(count, Vec::new);
         self.packets.iter_mut().for_each(Vec::clear);

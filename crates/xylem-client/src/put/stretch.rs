@@ -20,7 +20,7 @@ impl BufferedFile {
     }
 
     /// `len` bytes from `at`, fewer at the file's end.
-    pub(super) fn piece(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
+    pub(super) fn read(&mut self, at: u64, len: usize) -> io::Result<&[u8]> {
         let left = self.size.saturating_sub(at);
         let len = len.min(usize::try_from(left).unwrap_or(usize::MAX));
         let end = at + len as u64;

@@ -19,9 +19,9 @@ const WINDOW_OF_ALL: usize = 256;
 const LIFETIME: Duration = Duration::from_secs(1);
 const TRIES: u32 = 4;
 /// Most publications fetched to catch up with a member: the newest. A member that claims a billion costs no more.
-const MOST: u64 = 1000;
+const MAX_CATCH_UP: u64 = 1000;
 /// Failures in a row after which the rest of a claim is skipped.
-const MISSED: u64 = WINDOW as u64;
+const MAX_FAILURES: u64 = WINDOW as u64;
 
 /// Publications that are being fetched.
 #[derive(Default)]
@@ -31,7 +31,7 @@ pub(super) struct SvsFetcher {
     /// Smoothed round trip of these fetches.
     round_trip: Option<Duration>,
     /// The member that was served last, when not all can be.
-    turn: Option<GroupMember>,
+    last_served: Option<GroupMember>,
 }
 
 /// A member's claimed publications that have not all been reported.
@@ -39,7 +39,7 @@ pub(super) struct SvsFetcher {
 struct Claim {
     /// The next number to request. `next_told`: the next to report.
     next_asked: u64,
-    next_told: u64,
+    next_reported: u64,
     to: u64,
     waiting: usize,
     /// Publications that came early or have failed.
@@ -79,13 +79,13 @@ impl SvsFetcher {
     ) {
         let claim = self.members.entry(member.clone()).or_default();
         if claim.to == 0 {
-            (claim.next_asked, claim.next_told) = (from, from);
+            (claim.next_asked, claim.next_reported) = (from, from);
         }
         claim.to = to;
-        let newest = to.saturating_sub(MOST - 1);
+        let newest = to.saturating_sub(MAX_CATCH_UP - 1);
         if newest > claim.next_asked {
             claim.skip(newest - 1, "too far behind");
-            self.tell_ready(&member, tell);
+            self.report_in_order(&member, tell);
         }
     }
 
@@ -121,10 +121,10 @@ impl SvsFetcher {
                 ask(&name);
             } else if let Some(asked) = self.asked.remove(&name) {
                 let why = FetchOutcome::Missed(asked.number, "no answer".to_owned());
-                self.settle(&asked.member, asked.number, why, tell);
+                self.record_outcome(&asked.member, asked.number, why, tell);
             }
         }
-        let from_turn = self.turn.take();
+        let from_turn = self.last_served.take();
         let mut members: Vec<GroupMember> = self.members.keys().cloned().collect();
         if let Some(turn) = &from_turn {
             let at = members.partition_point(|member| member <= turn);
@@ -142,13 +142,13 @@ impl SvsFetcher {
                 ask(&name);
                 let asked = PendingFetch { member: member.clone(), number, at: now, tries: 1 };
                 self.asked.insert(name, asked);
-                self.turn = Some(member.clone());
+                self.last_served = Some(member.clone());
             }
         }
     }
 
     /// Handles Data. Returns the smoothed round trip if it was requested here.
-    pub(super) fn came(
+    pub(super) fn handle_data(
         &mut self,
         now: Duration,
         data: &Data<'_>,
@@ -165,7 +165,7 @@ impl SvsFetcher {
             Ok(verdict) => FetchOutcome::Came(data.content().to_vec(), verdict),
             Err(why) => FetchOutcome::Missed(asked.number, why.to_string()),
         };
-        self.settle(&asked.member, asked.number, outcome, tell);
+        self.record_outcome(&asked.member, asked.number, outcome, tell);
         if asked.tries > 1 {
             return None;
         }
@@ -181,7 +181,7 @@ impl SvsFetcher {
     }
 
     /// Records the outcome of one publication, and reports what is next in order.
-    fn settle(
+    fn record_outcome(
         &mut self,
         member: &GroupMember,
         number: u64,
@@ -191,15 +191,15 @@ impl SvsFetcher {
         let Some(claim) = self.members.get_mut(member) else { return };
         claim.waiting -= 1;
         claim.outcomes.insert(number, outcome);
-        self.tell_ready(member, tell);
+        self.report_in_order(member, tell);
     }
 
     /// Reports outcomes in order. Skips the rest of a claim if its publications don't come.
-    fn tell_ready(&mut self, member: &GroupMember, tell: &mut dyn FnMut(SvsEvent<'_>)) {
+    fn report_in_order(&mut self, member: &GroupMember, tell: &mut dyn FnMut(SvsEvent<'_>)) {
         let Some(claim) = self.members.get_mut(member) else { return };
-        while let Some(outcome) = claim.outcomes.remove(&claim.next_told) {
-            let number = claim.next_told;
-            claim.next_told += 1;
+        while let Some(outcome) = claim.outcomes.remove(&claim.next_reported) {
+            let number = claim.next_reported;
+            claim.next_reported += 1;
             match outcome {
                 FetchOutcome::Came(content, verdict) => {
                     claim.missed = 0;
@@ -207,11 +207,11 @@ impl SvsFetcher {
                 }
                 FetchOutcome::Missed(to, why) => {
                     claim.missed += 1;
-                    claim.next_told = to + 1;
+                    claim.next_reported = to + 1;
                     tell(SvsEvent::Missed(member, number, to, why));
                 }
             }
-            if claim.missed >= MISSED && claim.next_asked <= claim.to {
+            if claim.missed >= MAX_FAILURES && claim.next_asked <= claim.to {
                 claim.missed = 0;
                 claim.skip(claim.to, "no answer for those before");
             }
@@ -287,7 +287,7 @@ mod tests {
             Signer::digest_sha256().data(builder, text.as_bytes(), &mut packet).unwrap();
             let data = Data::decode(&packet).unwrap();
             let mut tell = |event: SvsEvent<'_>| self.told.push(line(&event));
-            self.fetching.came(self.now, &data, Ok(TrustVerdict::Undamaged), &mut tell);
+            self.fetching.handle_data(self.now, &data, Ok(TrustVerdict::Undamaged), &mut tell);
         }
 
         /// Runs until nothing is left to request. `serves` decides which names are answered.

@@ -15,8 +15,8 @@ use xylem_sync::{
 use xylem_trust::{CommandStamp, Signer, TrustError, TrustPolicy, TrustVerdict};
 
 use crate::{
-    Application, ClientError, Driver, ForwarderMessage, GLANCE, Manager, PacketOutbox, register,
-    satisfies,
+    Application, ClientError, Driver, ForwarderMessage, Manager, PacketOutbox, STOP_CHECK_EVERY,
+    register, satisfies,
 };
 use fetching::SvsFetcher;
 use xylem_mgmt::ControlParameters;
@@ -150,7 +150,8 @@ impl<'a> SvsMember<'a> {
         let strategy = Name::from_uri(MULTICAST).ok();
         let name = Some(self.group.name().clone());
         let parameters = ControlParameters { name, strategy, ..ControlParameters::default() };
-        let set = Manager::new(driver, signer).ask("strategy-choice", "set", &parameters)?;
+        let set =
+            Manager::new(driver, signer).send_command("strategy-choice", "set", &parameters)?;
         Ok((set.code != 200).then(|| format!("{} {}", set.code, set.text)))
     }
 
@@ -195,7 +196,7 @@ impl<'a> SvsMember<'a> {
     }
 
     /// Passes on the group's events.
-    fn hear(&mut self, now: Duration) {
+    fn handle_group_events(&mut self, now: Duration) {
         while let Some(event) = self.group.poll_event() {
             match event {
                 GroupEvent::Updated { member, from, to } => {
@@ -246,7 +247,7 @@ impl Application for SvsMember<'_> {
     ) -> Result<(), ClientError> {
         self.publish(now)?;
         self.group.handle_timer(now);
-        self.hear(now);
+        self.handle_group_events(now);
         self.send_vector(now, outbox)?;
         let (version, group) = (self.group.version(), self.group.name().clone());
         let Some(fetching) = &mut self.fetching else { return Ok(()) };
@@ -268,7 +269,7 @@ impl Application for SvsMember<'_> {
             Ok(Packet::Data(data)) => {
                 if let Some(fetching) = &mut self.fetching {
                     let verdict = self.judge.policy.verdict(&data, self.judge.now_ms);
-                    if let Some(round_trip) = fetching.came(now, &data, verdict, self.tell) {
+                    if let Some(round_trip) = fetching.handle_data(now, &data, verdict, self.tell) {
                         self.group.set_round_trip(round_trip);
                     }
                 }
@@ -280,7 +281,7 @@ impl Application for SvsMember<'_> {
                 } else if self.sync_prefix().is_prefix_of(interest.name()) {
                     let now_ms = self.judge.now_ms;
                     match self.group.receive(now, now_ms, &interest, &mut self.judge) {
-                        Ok(_) => self.hear(now),
+                        Ok(_) => self.handle_group_events(now),
                         Err(why) => (self.tell)(SvsEvent::Refused(why)),
                     }
                 }
@@ -292,7 +293,7 @@ impl Application for SvsMember<'_> {
 
     fn poll_timeout(&self, now: Duration) -> Option<Duration> {
         let fetches = self.fetching.as_ref().and_then(SvsFetcher::next_timer);
-        let timer = self.group.next_timer().min(now.saturating_add(GLANCE));
+        let timer = self.group.next_timer().min(now.saturating_add(STOP_CHECK_EVERY));
         Some(fetches.map_or(timer, |fetches| fetches.min(timer)))
     }
 

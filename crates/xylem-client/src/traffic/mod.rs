@@ -12,7 +12,9 @@ use std::time::Duration;
 use xylem_packet::tlv::{self, TlvReader, types};
 use xylem_packet::{Component, Interest, InterestBuilder, Name};
 
-use crate::{Application, ClientError, ForwarderMessage, GLANCE, Histogram, PacketOutbox};
+use crate::{
+    Application, ClientError, ForwarderMessage, Histogram, PacketOutbox, STOP_CHECK_EVERY,
+};
 
 pub use serve::{TrafficServed, TrafficServer};
 
@@ -259,11 +261,14 @@ impl Generator {
     /// The number of Interests that are due now, and the time until the next one is.
     fn due(&self, since: Duration) -> (usize, Duration) {
         let free = self.options.window.clamp(1, MAX_WINDOW).saturating_sub(self.outstanding);
-        let Some(rate) = self.options.rate else { return (free.min(BURST), GLANCE) };
+        let Some(rate) = self.options.rate else { return (free.min(BURST), STOP_CHECK_EVERY) };
         let by_now = since.as_secs_f64() * rate;
         let due = (by_now - self.report.sent as f64).max(0.0);
         let next = (1.0 - due.fract()) / rate;
-        (free.min(due as usize).min(BURST), Duration::from_secs_f64(next.min(GLANCE.as_secs_f64())))
+        (
+            free.min(due as usize).min(BURST),
+            Duration::from_secs_f64(next.min(STOP_CHECK_EVERY.as_secs_f64())),
+        )
     }
 }
 

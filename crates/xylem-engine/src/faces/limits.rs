@@ -46,6 +46,6 @@ pub enum FaceTrouble {
 /// Makes an empty admission; raises the process's limit of open files as far as allowed, and divides it.
 pub(crate) fn admission(faces: usize) -> Admission<FaceId> {
     let capacity = Capacity::new(faces, xylem_sockets::descriptors());
-    xylem_store::hold_at_most(capacity.files);
+    xylem_store::limit_open_files(capacity.files);
     Admission::new(capacity)
 }

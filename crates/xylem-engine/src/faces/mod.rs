@@ -21,7 +21,7 @@ use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 use xylem_packet::{MAX_FRAME, MAX_PACKET};
 use xylem_sockets::{PacketStream, WebSocketFace};
 
-use xylem_library::admission::{Seat, UnprovenAddress};
+use xylem_library::admission::{AdmissionSlot, UnprovenAddress};
 use xylem_library::reachable::{FaceAddress, PeerAddress};
 
 /// The transport of a face.
@@ -70,7 +70,7 @@ pub struct EngineFace {
     /// When the face ends.
     pub persistency: Persistency,
     /// Its place among the faces that other ends have made.
-    pub seat: Option<Seat>,
+    pub seat: Option<AdmissionSlot>,
     /// When the last frame arrived.
     pub last_received: Duration,
     /// When its connection last came up.

@@ -37,14 +37,14 @@ impl Engine {
     /// As [`Engine::waker`].
     pub fn relay_handle(&mut self) -> Result<RelayHandle, EngineError> {
         let (tell, told) = channel();
-        self.net.reaching.told = Some(told);
+        self.net.reaching.added_relays = Some(told);
         Ok(RelayHandle { tell, waker: self.waker()? })
     }
 
     /// Uses the relays that the handle has sent.
-    pub(crate) fn use_told_relays(&mut self) {
+    pub(crate) fn use_added_relays(&mut self) {
         let next = |told: &Receiver<RelayUse>| told.try_recv().ok();
-        while let Some(uses) = self.net.reaching.told.as_ref().and_then(next) {
+        while let Some(uses) = self.net.reaching.added_relays.as_ref().and_then(next) {
             if let Err(e) = self.use_relay(uses) {
                 tracing::debug!(%e, "cannot use a relay");
             }

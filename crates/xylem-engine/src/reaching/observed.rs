@@ -17,14 +17,14 @@ const MAX_OBSERVERS: usize = 4;
 
 impl Engine {
     /// Takes the report of a link's peer that it sees this end at `address`.
-    pub(crate) fn seen_by_peer(&mut self, link: LinkId, address: SocketAddr) {
+    pub(crate) fn record_observation(&mut self, link: LinkId, address: SocketAddr) {
         let dialled = self.net.faces.of_link(link).and_then(|id| self.net.faces.get(id));
         if !dialled.is_some_and(|face| matches!(face.peer, Some(PeerAddress::Link { .. }))) {
             return;
         }
         let Some(by) = self.net.endpoint.link(link).map(|up| up.remote()) else { return };
         // The link has moved to a synthetic address meanwhile, which the report does not describe.
-        if self.net.carriers.made_up(by) || self.net.reaching.made_up(by) {
+        if self.net.carriers.is_synthetic(by) || self.net.reaching.is_synthetic(by) {
             return;
         }
         let observed = &mut self.net.reaching.punching.observed;
@@ -36,11 +36,11 @@ impl Engine {
             }
             None => return,
         }
-        self.tell_candidates_again();
+        self.announce_candidates_again();
     }
 
     /// Drops the report of an ended link's peer.
-    pub(crate) fn seen_no_more(&mut self, link: LinkId) {
+    pub(crate) fn forget_observation(&mut self, link: LinkId) {
         self.net.reaching.punching.observed.retain(|known| known.link != link);
     }
 

@@ -20,7 +20,7 @@ use crate::dialling::wildcard;
 use crate::{Engine, EngineEvent, PollSource};
 
 /// Most candidates announced to a peer.
-const MAX_TOLD: usize = 16;
+const MAX_ANNOUNCED: usize = 16;
 /// Sockets that a side with a symmetric NAT opens.
 const SOCKETS: usize = 256;
 /// Ports that the other side probes. With this many sockets and ports, of 64,512, there is a match in 98 of 100 tries.
@@ -33,11 +33,11 @@ const MAX_LINKS: usize = 1_024;
 
 impl Engine {
     /// Declares the prefixes of synthetic addresses to the endpoint.
-    pub(crate) fn tell_made_up(&mut self) {
+    pub(crate) fn declare_synthetic_prefixes(&mut self) {
         let net = &mut self.net;
-        net.endpoint.set_made_up(net.carriers.prefix(), PathKind::Carried);
-        net.endpoint.set_made_up(net.reaching.relay_prefix(), PathKind::Relayed);
-        net.endpoint.set_made_up(net.reaching.socket_prefix(), PathKind::Direct);
+        net.endpoint.add_synthetic_prefix(net.carriers.prefix(), PathKind::Carried);
+        net.endpoint.add_synthetic_prefix(net.reaching.relay_prefix(), PathKind::Relayed);
+        net.endpoint.add_synthetic_prefix(net.reaching.socket_prefix(), PathKind::Direct);
     }
 
     /// Sets the addresses of this end that the program knows: its interfaces, those mapped by a router, those the user
@@ -45,7 +45,7 @@ impl Engine {
     pub fn set_own_addresses(&mut self, own: Vec<SocketAddr>) {
         if self.net.reaching.punching.own != own {
             self.net.reaching.punching.own = own;
-            self.tell_candidates_again();
+            self.announce_candidates_again();
         }
     }
 
@@ -59,7 +59,7 @@ impl Engine {
                 told.push(*address);
             }
         }
-        told.truncate(MAX_TOLD);
+        told.truncate(MAX_ANNOUNCED);
         (told, mapping(&seen))
     }
 
@@ -70,23 +70,23 @@ impl Engine {
         if punching.links.len() < MAX_LINKS && !self.net.endpoint.is_guest(link) {
             punching.links.insert(link, PunchedLink { near, ..PunchedLink::default() });
             let (told, mapping) = self.candidates();
-            self.net.endpoint.tell_candidates(link, &told, mapping);
+            self.net.endpoint.announce_candidates(link, &told, mapping);
         }
     }
 
     /// Announces changed addresses to peers, and probes the peers' addresses again, because the peers will probe from
     /// there.
-    pub(crate) fn tell_candidates_again(&mut self) {
+    pub(crate) fn announce_candidates_again(&mut self) {
         let links: Vec<LinkId> = self.net.reaching.punching.links.keys().copied().collect();
         let (told, mapping) = self.candidates();
         for link in links {
-            self.net.endpoint.tell_candidates(link, &told, mapping);
-            self.ask_candidates(link);
+            self.net.endpoint.announce_candidates(link, &told, mapping);
+            self.probe_candidates(link);
         }
     }
 
     /// Takes the addresses that a link's peer announces.
-    pub(crate) fn hear_candidates(
+    pub(crate) fn on_candidates(
         &mut self,
         link: LinkId,
         mut addresses: Vec<SocketAddr>,
@@ -95,10 +95,10 @@ impl Engine {
         let Some(punched) = self.net.reaching.punching.links.get_mut(&link) else { return };
         addresses.retain(|address| may_be_dialled(address, punched.near));
         (punched.theirs, punched.mapping) = (addresses, mapping);
-        self.ask_candidates(link);
+        self.probe_candidates(link);
     }
 
-    fn ask_candidates(&mut self, link: LinkId) {
+    fn probe_candidates(&mut self, link: LinkId) {
         let now = self.now();
         let Some(punched) = self.net.reaching.punching.links.get(&link) else { return };
         let (theirs, their_mapping) = (punched.theirs.clone(), punched.mapping);
@@ -187,7 +187,7 @@ impl Engine {
     }
 
     /// Handles an event of the endpoint about ways to peers; returns whether it was one that needs nothing more.
-    pub(crate) fn is_of_way(&mut self, event: &LinkEvent) -> bool {
+    pub(crate) fn handle_path_event(&mut self, event: &LinkEvent) -> bool {
         match event {
             LinkEvent::Connected { link, remote, .. } => {
                 let relay = self.net.reaching.relay_at(*remote);
@@ -198,11 +198,11 @@ impl Engine {
             }
             LinkEvent::Closed { link, .. } => {
                 self.net.reaching.punching.links.remove(link);
-                self.seen_no_more(*link);
+                self.forget_observation(*link);
                 false
             }
             LinkEvent::Candidates { link, addresses, mapping } => {
-                self.hear_candidates(*link, addresses.clone(), *mapping);
+                self.on_candidates(*link, addresses.clone(), *mapping);
                 true
             }
             LinkEvent::Moved { link, to } => {
@@ -210,7 +210,7 @@ impl Engine {
                 true
             }
             LinkEvent::Observed { link, address } => {
-                self.seen_by_peer(*link, *address);
+                self.record_observation(*link, *address);
                 true
             }
             _ => false,

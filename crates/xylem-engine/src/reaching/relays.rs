@@ -77,7 +77,7 @@ impl Engine {
         match relays[i].stage {
             RelayLinkState::Resting => self.dial_relay(i),
             RelayLinkState::Dialling { .. } => {}
-            RelayLinkState::Talking { .. } => self.ask_relay(i),
+            RelayLinkState::Talking { .. } => self.request_circuits(i),
         }
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Engine {
                 self.dial_relay(i);
             }
             if self.net.reaching.relays[i].asks_again.is_some_and(|at| at <= now) {
-                self.ask_again(i);
+                self.request_lost_circuits(i);
             }
             self.dial_relay_on(now, i);
             let relay = &self.net.reaching.relays[i];
@@ -178,16 +178,16 @@ impl Engine {
         faces.extend(waits.map(|one| one.face));
         relay.asks_again = None;
         if relay.is_kept() {
-            relay.rest(now);
+            relay.schedule_redial(now);
         }
-        let what = format!("relay {}: {why}", relay.named_at());
-        links.into_iter().for_each(|link| self.hang_up(&Transport::Link(link)));
+        let what = format!("relay {}: {why}", relay.display_address());
+        links.into_iter().for_each(|link| self.close_transport(&Transport::Link(link)));
         faces.into_iter().for_each(|face| self.fail_face(face, &what));
         self.tell_of_relay(i, RelayNotice::Failed { why: why.to_owned() });
     }
 
     /// Handles a wake-up of the machine: relays may have dropped this end, and ways to them may be gone.
-    pub(crate) fn woke(&mut self) {
+    pub(crate) fn on_wake(&mut self) {
         let now = self.now();
         for i in 0..self.net.reaching.relays.len() {
             let relay = &mut self.net.reaching.relays[i];
@@ -201,6 +201,6 @@ impl Engine {
     /// Informs relays that this end leaves.
     pub(crate) fn leave_relays(&mut self) {
         let now = self.now();
-        self.net.reaching.relays.iter_mut().for_each(|relay| relay.client.leave(now));
+        self.net.reaching.relays.iter_mut().for_each(|relay| relay.client.deregister(now));
     }
 }

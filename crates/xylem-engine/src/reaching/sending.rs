@@ -12,7 +12,7 @@ use crate::Network;
 
 impl Network {
     /// Sends the endpoint's datagrams to a synthetic address.
-    pub(crate) fn send_made_up(&mut self, now: Duration, transmit: &Transmit) {
+    pub(crate) fn send_to_synthetic(&mut self, now: Duration, transmit: &Transmit) {
         if let Some((socket, to)) = self.reaching.socket_at(transmit.to) {
             let ecn = if transmit.ecn { EcnCapability::Capable } else { EcnCapability::NotCapable };
             let contents = &self.datagram[..transmit.len];
@@ -45,7 +45,7 @@ impl Network {
         contents: &[u8],
         size: Option<usize>,
     ) {
-        if self.carriers.made_up(at) {
+        if self.carriers.is_synthetic(at) {
             if let Some(id) = self.carriers.of_address(at) {
                 self.carriers.queue(now, id, contents, size.unwrap_or(contents.len()));
             }

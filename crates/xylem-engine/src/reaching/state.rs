@@ -28,7 +28,7 @@ pub(crate) struct RelayConnections {
     /// Source addresses of relays' datagrams: the relay, and whether it is its second port.
     pub(crate) sources: Vec<(SocketAddr, usize, bool)>,
     /// Receives relays that another thread adds.
-    pub(crate) told: Option<Receiver<RelayUse>>,
+    pub(crate) added_relays: Option<Receiver<RelayUse>>,
     /// Buffer for datagrams with their headers, kept for its allocation.
     pub(crate) headed: Vec<u8>,
 }
@@ -42,7 +42,7 @@ impl RelayConnections {
             relays: Vec::new(),
             punching: HolePunching::default(),
             sources: Vec::new(),
-            told: None,
+            added_relays: None,
             headed: Vec::new(),
         }
     }
@@ -59,7 +59,7 @@ impl RelayConnections {
     }
 
     /// Returns whether an address is one of these synthetic ones. No such address appears on a network.
-    pub(crate) fn made_up(&self, address: SocketAddr) -> bool {
+    pub(crate) fn is_synthetic(&self, address: SocketAddr) -> bool {
         let IpAddr::V6(ip) = address.ip() else { return false };
         let octets = ip.octets();
         octets[..6] == self.prefix || octets[..6] == self.socket_prefix()
@@ -89,7 +89,7 @@ impl RelayConnections {
     /// The relay of a synthetic address, as shown to users.
     pub(crate) fn relay_at(&self, address: SocketAddr) -> Option<SocketAddr> {
         let (relay, _) = self.peer_at(address)?;
-        Some(self.relays[relay].named_at())
+        Some(self.relays[relay].display_address())
     }
 
     /// Takes a datagram from `from`; returns the datagram for the endpoint and its source, if there is one.
@@ -280,7 +280,7 @@ impl UsedRelay {
     }
 
     /// The address shown to users.
-    pub(crate) fn named_at(&self) -> SocketAddr {
+    pub(crate) fn display_address(&self) -> SocketAddr {
         named_at(&self.uses)
     }
 
@@ -306,7 +306,7 @@ impl UsedRelay {
     }
 
     /// Schedules the next dial, because it has no registration of this end.
-    pub(crate) fn rest(&mut self, now: Duration) {
+    pub(crate) fn schedule_redial(&mut self, now: Duration) {
         let away = now.saturating_sub(*self.lost.get_or_insert(now));
         self.again = Some(now + (away / PAUSE_PART).clamp(PAUSE, LONGEST_PAUSE));
     }

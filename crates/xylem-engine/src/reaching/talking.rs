@@ -16,7 +16,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(400);
 impl Engine {
     /// Asks for all wanted peers, and dials each right after its request: the relay can serve the request when the
     /// first datagram arrives.
-    pub(super) fn ask_relay(&mut self, i: usize) {
+    pub(super) fn request_circuits(&mut self, i: usize) {
         let now = self.now();
         let wanted = std::mem::take(&mut self.net.reaching.relays[i].wanted);
         for (face, target, key) in wanted {
@@ -46,7 +46,7 @@ impl Engine {
 
     /// Asks again for peers that the relay may have lost with its state. Their tags stay the same, so that their links
     /// go on.
-    pub(super) fn ask_again(&mut self, i: usize) {
+    pub(super) fn request_lost_circuits(&mut self, i: usize) {
         let faces = &self.net.faces;
         let relay = &mut self.net.reaching.relays[i];
         relay.asks_again = None;
@@ -69,7 +69,7 @@ impl Engine {
     }
 
     /// Handles an event of a relay's link; returns whether it was one.
-    pub(crate) fn is_of_relay(&mut self, now: Duration, event: &LinkEvent) -> bool {
+    pub(crate) fn handle_relay_link_event(&mut self, now: Duration, event: &LinkEvent) -> bool {
         let (LinkEvent::Connected { link, .. }
         | LinkEvent::OtherKey { link, .. }
         | LinkEvent::Closed { link, .. }
@@ -91,7 +91,9 @@ impl Engine {
                 self.net.carriers.release(now, *link);
                 self.relay_link_ended(i, *link, &reason.to_string());
             }
-            LinkEvent::StreamReadable { stream, .. } => self.hear_relay(now, i, *link, *stream),
+            LinkEvent::StreamReadable { stream, .. } => {
+                self.receive_from_relay(now, i, *link, *stream)
+            }
             LinkEvent::StreamWritable { .. } => self.write_relay(i),
             LinkEvent::StreamReset { .. } | LinkEvent::StreamStopped { .. } => {
                 self.relay_failed(i, "it is not a relay, or it does not serve this peer");
@@ -107,7 +109,7 @@ impl Engine {
         let RelayLinkState::Dialling { links, .. } = &mut relay.stage else { return };
         let others: Vec<LinkId> = links.drain(..).filter(|other| *other != link).collect();
         let stream = self.net.endpoint.open_stream(link, purpose::REACH);
-        others.into_iter().for_each(|other| self.hang_up(&Transport::Link(other)));
+        others.into_iter().for_each(|other| self.close_transport(&Transport::Link(other)));
         let Ok(stream) = stream else { return self.relay_failed(i, "it accepts no streams") };
         let relay = &mut self.net.reaching.relays[i];
         relay.client.new_stream();
@@ -115,7 +117,7 @@ impl Engine {
         relay.stage = RelayLinkState::Talking { link, stream, unsent, registered: false };
         self.set_way(i, Some(remote));
         self.write_relay(i);
-        self.ask_relay(i);
+        self.request_circuits(i);
     }
 
     /// Sets the address for the datagrams of a relay, in both directions.
@@ -128,7 +130,7 @@ impl Engine {
         reaching.sources.extend(second.map(|at| (at, i, true)));
     }
 
-    fn hear_relay(&mut self, now: Duration, i: usize, link: LinkId, stream: StreamId) {
+    fn receive_from_relay(&mut self, now: Duration, i: usize, link: LinkId, stream: StreamId) {
         while let Ok(StreamRead::Data(bytes)) = self.net.endpoint.read_stream(link, stream) {
             if let Err(e) = self.net.reaching.relays[i].client.handle_control(now, &bytes) {
                 return self.relay_failed(i, &e.to_string());
@@ -143,7 +145,7 @@ impl Engine {
             while let Some(event) = self.net.reaching.relays[i].client.poll_event() {
                 self.relay_event(i, event);
             }
-            self.rest_relay(now, i);
+            self.end_idle_relay_link(now, i);
         }
     }
 
@@ -162,7 +164,7 @@ impl Engine {
                 let over_tcp = at.is_some_and(|at| !relay.uses.udp.contains(&at));
                 self.set_way(i, at);
                 self.tell_of_relay(i, RelayNotice::Registered { code, over_tcp });
-                self.ask_again(i);
+                self.request_lost_circuits(i);
             }
             RelayEvent::Connected(tag) => {
                 let mut of_tag = relay.circuits.iter_mut().filter(|one| one.tag == tag);
@@ -182,7 +184,7 @@ impl Engine {
             RelayEvent::Refused(None, why) => self.relay_failed(i, &why.to_string()),
             RelayEvent::Observed { address, by } => {
                 let by_second = by == RelayPort::Second;
-                self.tell_candidates_again();
+                self.announce_candidates_again();
                 self.tell_of_relay(i, RelayNotice::Observed { address, by_second });
             }
             RelayEvent::Reached(_) => {}
@@ -192,11 +194,11 @@ impl Engine {
                 }
             }
             RelayEvent::Lost => {
-                tracing::debug!(relay = %relay.named_at(), "relay no longer answers");
+                tracing::debug!(relay = %relay.display_address(), "relay no longer answers");
                 if relay.is_kept() && matches!(relay.stage, RelayLinkState::Resting) {
                     self.dial_relay(i);
                 } else if let RelayLinkState::Talking { link, .. } = relay.stage {
-                    self.hang_up(&Transport::Link(link));
+                    self.close_transport(&Transport::Link(link));
                 }
             }
         }
@@ -204,13 +206,13 @@ impl Engine {
 
     pub(super) fn tell_of_relay(&mut self, i: usize, what: RelayNotice) {
         let relay = &self.net.reaching.relays[i];
-        let (relay, at) = (relay.uses.key, relay.named_at());
+        let (relay, at) = (relay.uses.key, relay.display_address());
         tracing::debug!(%at, ?what, "relay");
         self.net.pending.push_back(EngineEvent::Relay { relay, at, what });
     }
 
     /// Ends the link to a relay that has answered everything. Over TCP it stays: the connection would end with it.
-    fn rest_relay(&mut self, _now: Duration, i: usize) {
+    fn end_idle_relay_link(&mut self, _now: Duration, i: usize) {
         let relay = &mut self.net.reaching.relays[i];
         let RelayLinkState::Talking { link, registered: true, ref unsent, .. } = relay.stage else {
             return;

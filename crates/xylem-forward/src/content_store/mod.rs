@@ -167,7 +167,7 @@ impl<S: Storage> ContentStore<S> {
         let packet = &mut self.entries.get_mut(id).packet;
         packet.truncate(0);
         let kept = packet.extend(wire);
-        packet.give_back(wire.len());
+        packet.release_excess(wire.len());
         if !kept {
             self.entries.release(id);
             return None;

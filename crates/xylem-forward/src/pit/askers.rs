@@ -11,32 +11,32 @@ use crate::slab::NONE;
 use crate::storage::Storage;
 
 /// Bit of a record's number: it lies in the slab of further records.
-pub(super) const FURTHER: u32 = 1 << 31;
+pub(super) const IN_SLAB: u32 = 1 << 31;
 
 /// Cost of a record in bytes besides its entry's name, as much as the table reserves for each name.
-const RECORD: u64 = 256;
+const RECORD_COST: u64 = 256;
 
 impl<S: Storage> Pit<S> {
     #[inline]
     fn record(&self, number: u32) -> &InRecord {
-        match number & FURTHER {
+        match number & IN_SLAB {
             0 => &self.entries.get(number).first_in,
-            _ => self.ins.get(number & !FURTHER),
+            _ => self.ins.get(number & !IN_SLAB),
         }
     }
 
     #[inline]
     fn record_mut(&mut self, number: u32) -> &mut InRecord {
-        match number & FURTHER {
+        match number & IN_SLAB {
             0 => &mut self.entries.get_mut(number).first_in,
-            _ => self.ins.get_mut(number & !FURTHER),
+            _ => self.ins.get_mut(number & !IN_SLAB),
         }
     }
 
     /// Bytes of the tables that a downstream record of this entry uses.
     #[inline]
     fn cost(&self, id: u32) -> u64 {
-        RECORD + self.entries.get(id).name.len() as u64
+        RECORD_COST + self.entries.get(id).name.len() as u64
     }
 
     /// The entry with the oldest record of a face.
@@ -61,7 +61,7 @@ impl<S: Storage> Pit<S> {
     /// Makes a new record its face's newest.
     #[inline]
     pub(super) fn link(&mut self, faces: &mut FaceTable<S>, from: Ingress, number: u32) {
-        let before = faces.note_asked(from, number, self.cost(self.record(number).entry));
+        let before = faces.add_pending(from, number, self.cost(self.record(number).entry));
         if before != NONE {
             self.record_mut(before).after = number;
         }

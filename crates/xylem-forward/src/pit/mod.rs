@@ -52,7 +52,7 @@ pub(crate) struct Pit<S: Storage> {
 impl<S: Storage> Pit<S> {
     pub(crate) fn new(capacity: usize, name_bytes: usize) -> Self {
         // One bit of a record's number states where it lies.
-        let capacity = capacity.min(askers::FURTHER as usize - 1);
+        let capacity = capacity.min(askers::IN_SLAB as usize - 1);
         Pit {
             entries: SlotTable::new(capacity),
             names: NamePool::new(name_bytes),

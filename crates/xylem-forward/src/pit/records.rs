@@ -2,7 +2,7 @@
 
 use xylem_packet::MAX_PIT_TOKEN;
 
-use super::askers::FURTHER;
+use super::askers::IN_SLAB;
 use super::entry::{InRecord, OutRecord, SHORT_TOKEN, StoredPitToken, TokenBuffer};
 use super::{Pit, PitTableFull};
 use crate::faces::{FaceTable, Ingress};
@@ -11,14 +11,14 @@ use crate::storage::Storage;
 
 impl<S: Storage> Pit<S> {
     #[inline]
-    pub(crate) fn ins(&self, id: u32) -> impl Iterator<Item = &InRecord> + '_ {
+    pub(crate) fn in_records(&self, id: u32) -> impl Iterator<Item = &InRecord> + '_ {
         let entry = self.entries.get(id);
         let first = entry.has_in.then_some(&entry.first_in);
         first.into_iter().chain(self.ins.chain(entry.more_in.0).map(|id| self.ins.get(id)))
     }
 
     #[inline]
-    pub(crate) fn outs(&self, id: u32) -> impl Iterator<Item = &OutRecord> + '_ {
+    pub(crate) fn out_records(&self, id: u32) -> impl Iterator<Item = &OutRecord> + '_ {
         let entry = self.entries.get(id);
         let first = entry.has_out.then_some(&entry.first_out);
         first.into_iter().chain(self.outs.chain(entry.more_out.0).map(|id| self.outs.get(id)))
@@ -26,7 +26,7 @@ impl<S: Storage> Pit<S> {
 
     /// The record of a face that the Interest was sent to.
     #[inline]
-    pub(crate) fn out_of(&mut self, id: u32, face: u32) -> Option<&mut OutRecord> {
+    pub(crate) fn out_record(&mut self, id: u32, face: u32) -> Option<&mut OutRecord> {
         let entry = self.entries.get_mut(id);
         if entry.has_out && entry.first_out.face == face {
             return Some(&mut entry.first_out);
@@ -38,7 +38,7 @@ impl<S: Storage> Pit<S> {
 
     /// Records the face that asked. A face that asked before keeps its place in the order of its records.
     #[inline]
-    pub(crate) fn set_in(
+    pub(crate) fn set_in_record(
         &mut self,
         faces: &mut FaceTable<S>,
         id: u32,
@@ -77,15 +77,15 @@ impl<S: Storage> Pit<S> {
             NONE => self.entries.get_mut(id).more_in.0 = at,
             last => self.ins.set_next(last, at),
         }
-        self.link(faces, from, at | FURTHER);
+        self.link(faces, from, at | IN_SLAB);
         Ok(())
     }
 
     /// Records that the Interest was sent to a face. Returns the nonce of an earlier sending to the same face. If there
     /// is no room for another record, none is kept, and the answer will be unsolicited.
     #[inline]
-    pub(crate) fn set_out(&mut self, id: u32, record: OutRecord) -> Option<[u8; 4]> {
-        if let Some(known) = self.out_of(id, record.face) {
+    pub(crate) fn set_out_record(&mut self, id: u32, record: OutRecord) -> Option<[u8; 4]> {
+        if let Some(known) = self.out_record(id, record.face) {
             return Some(core::mem::replace(known, record).nonce);
         }
         let entry = self.entries.get_mut(id);
@@ -104,7 +104,7 @@ impl<S: Storage> Pit<S> {
 
     /// Removes all downstream records.
     #[inline]
-    pub(crate) fn release_ins(&mut self, faces: &mut FaceTable<S>, id: u32) {
+    pub(crate) fn release_in_records(&mut self, faces: &mut FaceTable<S>, id: u32) {
         let entry = self.entries.get_mut(id);
         if core::mem::take(&mut entry.has_in) {
             let token = core::mem::take(&mut entry.first_in.token);
@@ -113,7 +113,7 @@ impl<S: Storage> Pit<S> {
             self.release_token(token);
             while more != NONE {
                 let (token, next) = (self.ins.get(more).token, self.ins.next(more));
-                self.unlink(faces, more | FURTHER);
+                self.unlink(faces, more | IN_SLAB);
                 self.release_token(token);
                 self.ins.release(more);
                 more = next;
@@ -122,7 +122,12 @@ impl<S: Storage> Pit<S> {
     }
 
     /// Removes the downstream record of a face. Returns true if another face still waits.
-    pub(crate) fn release_in(&mut self, faces: &mut FaceTable<S>, id: u32, face: u32) -> bool {
+    pub(crate) fn release_in_record(
+        &mut self,
+        faces: &mut FaceTable<S>,
+        id: u32,
+        face: u32,
+    ) -> bool {
         let entry = self.entries.get(id);
         let more = entry.more_in.0;
         if entry.has_in && entry.first_in.face == face {
@@ -135,7 +140,7 @@ impl<S: Storage> Pit<S> {
                 entry.first_in = *self.ins.get(more);
                 entry.more_in.0 = self.ins.next(more);
                 self.ins.release(more);
-                self.moved(faces, more | FURTHER, id);
+                self.moved(faces, more | IN_SLAB, id);
             }
             self.release_token(token);
         } else {
@@ -146,7 +151,7 @@ impl<S: Storage> Pit<S> {
             }
             if at != NONE {
                 let (token, next) = (self.ins.get(at).token, self.ins.next(at));
-                self.unlink(faces, at | FURTHER);
+                self.unlink(faces, at | IN_SLAB);
                 if before == NONE {
                     self.entries.get_mut(id).more_in.0 = next;
                 } else {
@@ -161,7 +166,7 @@ impl<S: Storage> Pit<S> {
 
     /// Removes all upstream records and calls `each` with them.
     #[inline]
-    pub(crate) fn release_outs(&mut self, id: u32, mut each: impl FnMut(&OutRecord)) {
+    pub(crate) fn release_out_records(&mut self, id: u32, mut each: impl FnMut(&OutRecord)) {
         let entry = self.entries.get_mut(id);
         if core::mem::take(&mut entry.has_out) {
             each(&entry.first_out);

@@ -138,7 +138,7 @@ impl Outlet for Kept {
         });
     }
 
-    fn learned(&mut self, lesson: LearnedRoute<'_>) {
+    fn on_learned(&mut self, lesson: LearnedRoute<'_>) {
         self.1.push(match lesson {
             LearnedRoute::Announced { face, name, announcement } => {
                 let text = String::from_utf8_lossy(announcement);

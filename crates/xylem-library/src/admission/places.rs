@@ -103,7 +103,7 @@ impl<K: Copy> FacePlaces<K> {
         } else if count(&self.sites, site) >= self.of_site {
             self.one_of(now, self.of_site, |guest| guest.site == site)
         } else if full || self.len() >= self.most || self.strangers >= part(self.most, STRANGERS) {
-            self.anybody(now)
+            self.any_face(now)
         } else {
             return AdmissionVerdict::Room;
         };
@@ -111,7 +111,7 @@ impl<K: Copy> FacePlaces<K> {
     }
 
     /// Chooses the face that gives way among all, from a greedy site first.
-    pub(super) fn anybody(&self, now: Duration) -> Option<K> {
+    pub(super) fn any_face(&self, now: Duration) -> Option<K> {
         let greedy = self.sites.iter().max_by_key(|(site, count)| (**count, **site));
         let greedy = greedy.filter(|(_, count)| **count > part(self.most, GREEDY));
         let crowd = self.strangers >= part(self.most, STRANGERS);
@@ -173,7 +173,7 @@ impl<K: Copy> FacePlaces<K> {
     }
 
     #[inline]
-    pub(super) fn heard(&mut self, place: SeatIndex, now: Duration) {
+    pub(super) fn received(&mut self, place: SeatIndex, now: Duration) {
         if let Some(Some(guest)) = self.guests.get_mut(place.0) {
             guest.last_received = now;
         }

@@ -17,7 +17,7 @@ fn far(n: u32) -> IpAddr {
 /// Admission with the admitted faces by number, as an engine keeps them.
 struct Door {
     admission: Admission<u32>,
-    inside: std::collections::HashMap<u32, Seat>,
+    inside: std::collections::HashMap<u32, AdmissionSlot>,
     next: u32,
     refused: usize,
 }
@@ -59,7 +59,7 @@ impl Door {
 
     fn heard(&mut self, who: u32, now: Duration) {
         if let Some(seat) = self.inside.get(&who) {
-            self.admission.heard(*seat, now);
+            self.admission.received(*seat, now);
         }
     }
 }
@@ -253,8 +253,8 @@ fn at_most_three_bytes_leave_per_received_byte_before_an_answer() {
         unproven.received(14);
         came += 14;
         let frame = vec![0; n * 37 % 8_800];
-        sent += if unproven.takes(&frame) { frame.len() } else { 0 };
-        sent += unproven.asks(now, [7; 8]).map_or(0, |question| question.len());
+        sent += if unproven.may_send(&frame) { frame.len() } else { 0 };
+        sent += unproven.probe_due(now, [7; 8]).map_or(0, |question| question.len());
         assert!(sent <= 3 * came, "{sent} for {came}");
     }
     assert!(sent > came, "what fits is sent");
@@ -266,19 +266,21 @@ fn at_most_three_bytes_leave_per_received_byte_before_an_answer() {
 fn a_probe_is_an_interest_that_only_its_receiver_can_answer() {
     let mut unproven = UnprovenAddress::default();
     unproven.received(40);
-    assert!(unproven.asks(NOW, [1; 8]).is_none(), "nothing waits");
-    assert!(!unproven.takes(&[6; 100]));
-    let question = unproven.asks(NOW, [1; 8]).expect("something waits");
+    assert!(unproven.probe_due(NOW, [1; 8]).is_none(), "nothing waits");
+    assert!(!unproven.may_send(&[6; 100]));
+    let question = unproven.probe_due(NOW, [1; 8]).expect("something waits");
     let interest = xylem_packet::Interest::decode(&question).expect("an Interest");
     assert!(interest.name().to_string().starts_with("/localhop/"), "{}", interest.name());
     assert_eq!(interest.hop_limit(), Some(1));
-    assert!(unproven.asks(NOW, [2; 8]).is_none(), "it was asked just now");
+    assert!(unproven.probe_due(NOW, [2; 8]).is_none(), "it was asked just now");
     unproven.received(40);
-    let again = unproven.asks(NOW + Duration::from_secs(1), [2; 8]);
+    let again = unproven.probe_due(NOW + Duration::from_secs(1), [2; 8]);
     assert_eq!(again, Some(question), "the same is asked again");
     assert!(!unproven.is_mute());
     unproven.received(40);
-    assert!(unproven.asks(NOW + Duration::from_secs(9), [2; 8]).is_some() && unproven.is_mute());
+    assert!(
+        unproven.probe_due(NOW + Duration::from_secs(9), [2; 8]).is_some() && unproven.is_mute()
+    );
     assert!(unproven.is_answer(&question, true));
     assert!(!unproven.is_answer(&probe::encode([2; 8]), true), "another's question");
     assert!(!unproven.is_answer(&question, false), "an Interest is no answer");

@@ -67,7 +67,7 @@ impl UnprovenAddress {
 
     /// Returns whether this frame may leave now. Otherwise the frame is kept until [`UnprovenAddress::answered`], as far as
     /// there is room.
-    pub fn takes(&mut self, frame: &[u8]) -> bool {
+    pub fn may_send(&mut self, frame: &[u8]) -> bool {
         // The cost of a probe is set aside, so that one can always be sent.
         match self.credit.checked_sub(frame.len()).filter(|left| *left >= PROBE_LEN) {
             Some(left) => {
@@ -86,14 +86,18 @@ impl UnprovenAddress {
 
     /// Returns whether frames wait for the answer.
     #[must_use]
-    pub fn waits(&self) -> bool {
+    pub fn has_waiting(&self) -> bool {
         !self.held.is_empty()
     }
 
     /// Returns the probe to send now, if one is due: frames wait, and none was sent lately.
-    pub fn asks(&mut self, now: Duration, secret: [u8; SECRET_LEN]) -> Option<[u8; PROBE_LEN]> {
+    pub fn probe_due(
+        &mut self,
+        now: Duration,
+        secret: [u8; SECRET_LEN],
+    ) -> Option<[u8; PROBE_LEN]> {
         let lately = self.asked.is_some_and(|(_, at)| now < at.saturating_add(AGAIN));
-        if !self.waits() || lately {
+        if !self.has_waiting() || lately {
             return None;
         }
         self.credit = self.credit.checked_sub(PROBE_LEN)?;

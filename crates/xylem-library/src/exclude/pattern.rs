@@ -123,7 +123,7 @@ impl Pattern {
     }
 
     /// Returns the pattern's verdict on a path; `None` if it does not match.
-    pub(crate) fn says(&self, path: &[u8], is_directory: bool) -> Option<Sense> {
+    pub(crate) fn verdict(&self, path: &[u8], is_directory: bool) -> Option<Sense> {
         if self.directories && !is_directory {
             return None;
         }
@@ -302,11 +302,11 @@ fn matches(parts: &[PatternPart], text: &[u8]) -> bool {
     for part in parts {
         match part {
             PatternPart::Bytes(bytes) => {
-                moved(&mut ends, bytes.len(), |from, to| text[from..to] == bytes[..])
+                advance_fixed(&mut ends, bytes.len(), |from, to| text[from..to] == bytes[..])
             }
-            PatternPart::OneOf(set) => moved(&mut ends, 1, |from, _| set.has(text[from])),
-            PatternPart::Run => spread(&mut ends, |last| text[last] != b'/'),
-            PatternPart::Rest => spread(&mut ends, |_| true),
+            PatternPart::OneOf(set) => advance_fixed(&mut ends, 1, |from, _| set.has(text[from])),
+            PatternPart::Run => advance_any(&mut ends, |last| text[last] != b'/'),
+            PatternPart::Rest => advance_any(&mut ends, |_| true),
             PatternPart::Folders => {
                 let mut begun = false;
                 for at in 1..ends.len() {
@@ -323,14 +323,14 @@ fn matches(parts: &[PatternPart], text: &[u8]) -> bool {
 }
 
 /// Advances the positions by a part of fixed length, where the text has that part.
-fn moved(ends: &mut [bool], by: usize, is_there: impl Fn(usize, usize) -> bool) {
+fn advance_fixed(ends: &mut [bool], by: usize, is_there: impl Fn(usize, usize) -> bool) {
     for to in (0..ends.len()).rev() {
         ends[to] = to >= by && ends[to - by] && is_there(to - by, to);
     }
 }
 
 /// Extends the positions by a part of any length, over all bytes that belong to it.
-fn spread(ends: &mut [bool], goes_on: impl Fn(usize) -> bool) {
+fn advance_any(ends: &mut [bool], goes_on: impl Fn(usize) -> bool) {
     for to in 1..ends.len() {
         ends[to] |= ends[to - 1] && goes_on(to - 1);
     }

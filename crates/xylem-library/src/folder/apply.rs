@@ -24,7 +24,7 @@ use xylem_tree::SegmentSize;
 use super::error::FolderError;
 use super::index::{IndexItem, ItemKind, check, is_time, name};
 use super::local::SyncFolder;
-use super::merge::{LosingVersion, MergeSide, Plan, PlannedChange, beside};
+use super::merge::{LosingVersion, MergeSide, Plan, PlannedChange, copy_path};
 use super::obstacles::ObstacleKind;
 use super::place::{UnlockedParents, mode_of, set_mode, within};
 use super::stored::IndexSource;
@@ -32,7 +32,7 @@ use crate::copies::copy_of;
 use crate::path::{os_bytes, os_path};
 
 /// Permission bits that are exchanged; other bits stay as they are.
-const TRAVEL: u32 = 0o777;
+const EXCHANGED_MODES: u32 = 0o777;
 /// Directory for copies of files that could not be renamed, until they are in place.
 const MOVED: &str = "moved";
 /// File that comes next to its place.
@@ -40,7 +40,7 @@ const FRESH: &str = "placing";
 /// Most paths that are remembered as unsettled.
 const MAX_UNSETTLED: usize = 10_000;
 /// Obstacles that scans note, and clear themselves.
-const OF_LOOKS: [ObstacleKind; 3] =
+const SCAN_OBSTACLES: [ObstacleKind; 3] =
     [ObstacleKind::Unreadable, ObstacleKind::Busy, ObstacleKind::Name];
 /// Most changed places that are named.
 const MAX_PLACES: usize = 16;
@@ -53,7 +53,7 @@ pub struct Applied {
     /// The first of these places.
     pub paths: Vec<Vec<u8>>,
     /// Number of places from which something was removed.
-    pub gone: u64,
+    pub removed: u64,
     /// Paths of which both versions are kept from now on.
     pub conflicts: Vec<Vec<u8>>,
     /// Conflict copies, and the member that each version is of.
@@ -61,7 +61,7 @@ pub struct Applied {
     /// Paths at which [something stands in the way](SyncFolder::obstacles).
     pub noted: Vec<Vec<u8>>,
     /// The whole plan was done. Otherwise the rest has to be done after another scan of the folder.
-    pub whole: bool,
+    pub complete: bool,
 }
 
 /// Result of one step.
@@ -115,7 +115,7 @@ impl LostContent {
 
 impl SyncFolder {
     /// Returns how many files the last [`SyncFolder::apply`] replaced or removed and kept in the trash.
-    pub fn removed(&self) -> u64 {
+    pub fn kept_count(&self) -> u64 {
         self.trash.came()
     }
 
@@ -131,67 +131,71 @@ impl SyncFolder {
         wanted: &HashMap<Hash, Vec<u8>>,
         now_ms: u64,
     ) -> Result<Applied, FolderError> {
-        let places = plan.gone.iter().chain(&plan.put);
-        let beaten = plan.put.iter().filter_map(|place| place.beaten.as_ref());
+        let places = plan.removed.iter().chain(&plan.put);
+        let beaten = plan.put.iter().filter_map(|place| place.losing.as_ref());
         let items = places.map(|place| (&place.path, &place.item));
         self.begin(items.chain(beaten.map(|beaten| (&beaten.to, &beaten.item))))?;
         self.trash.begin(now_ms);
         self.habits.forget();
-        self.drop_moved();
-        let places = plan.gone.iter().chain(&plan.put);
+        self.remove_incoming_copies();
+        let places = plan.removed.iter().chain(&plan.put);
         let files = places.filter(|place| place.before.root().is_some());
         self.looked.plan(&self.root, files.map(|place| &place.path));
         let (renames, uses) = (plan.renames(), plan.uses());
         let mut incoming = IncomingFiles { staged, wanted, uses, moved: HashMap::new() };
-        let mut applied = Applied { whole: true, ..Applied::default() };
-        let Plan { known, gone, put, refused, .. } = plan;
+        let mut applied = Applied { complete: true, ..Applied::default() };
+        let Plan { noted: known, removed: gone, put, refused, .. } = plan;
         for (path, why) in refused {
             self.obstacles.note(&path, ObstacleKind::Refused, why, now_ms);
             applied.noted.push(path);
         }
         for (path, item) in known {
-            self.settled(path, item);
+            self.record_settled(path, item);
         }
         let mut renamed = HashSet::new();
         for (at, place) in gone.into_iter().enumerate() {
             let to = renames.get(&at).and_then(|to| Some((*to, put.get(*to)?)));
             if self.obstacles.waits(&place.path, now_ms) {
-                applied.whole = false;
+                applied.complete = false;
             } else if let Some((at, to)) =
                 to.filter(|(_, to)| !self.obstacles.waits(&to.path, now_ms))
                 && self.renamed(&place, to, &mut incoming)
             {
-                applied.gone += 1;
+                applied.removed += 1;
                 self.record_placed(to, &mut applied);
-                self.settled(place.path, place.item);
+                self.record_settled(place.path, place.item);
                 renamed.insert(at);
             } else {
-                self.take_out(place, now_ms, &mut applied);
+                self.carry_out_removal(place, now_ms, &mut applied);
             }
         }
         let left = put.into_iter().enumerate().filter(|(at, _)| !renamed.contains(at));
         for (_, place) in left {
             if self.obstacles.waits(&place.path, now_ms) {
-                applied.whole = false;
+                applied.complete = false;
             } else {
-                self.bring(place, &mut incoming, now_ms, &mut applied);
+                self.carry_out_write(place, &mut incoming, now_ms, &mut applied);
             }
         }
-        self.drop_moved();
+        self.remove_incoming_copies();
         self.settle()?;
-        self.let_moved_go()?;
+        self.delete_moved_from_trash()?;
         Ok(applied)
     }
 
     /// Removes incoming copies that were not put anywhere.
-    fn drop_moved(&self) {
+    fn remove_incoming_copies(&self) {
         let _ = fs::remove_dir_all(self.own(MOVED));
         let _ = fs::remove_file(self.own(FRESH));
     }
 
     /// Records the new item of a path, and clears its obstacle.
-    fn settled(&mut self, path: Vec<u8>, item: IndexItem) {
-        if self.obstacles.get(&path).is_some_and(|obstacle| !OF_LOOKS.contains(&obstacle.kind)) {
+    fn record_settled(&mut self, path: Vec<u8>, item: IndexItem) {
+        if self
+            .obstacles
+            .get(&path)
+            .is_some_and(|obstacle| !SCAN_OBSTACLES.contains(&obstacle.kind))
+        {
             self.obstacles.clear(&path);
         }
         self.unsettled.remove(&path);
@@ -216,24 +220,24 @@ impl SyncFolder {
         }
         let copy = |path: &[u8]| copy_of(path).map(|whose| (path.to_vec(), whose.to_owned()));
         applied.copies.extend(copy(&place.path));
-        if let Some(beaten) = &place.beaten {
+        if let Some(beaten) = &place.losing {
             applied.conflicts.push(place.path.clone());
             applied.copies.extend(copy(&beaten.to));
-            self.settled(beaten.to.clone(), beaten.item.clone());
+            self.record_settled(beaten.to.clone(), beaten.item.clone());
         }
-        self.settled(place.path.clone(), place.item.clone());
+        self.record_settled(place.path.clone(), place.item.clone());
     }
 
     /// Notes why a step was not done. A concurrent local change is left to the next scan, and noted only if it
     /// persists.
-    fn not_done(
+    fn note_failure(
         &mut self,
         path: &[u8],
         why: Option<&io::Error>,
         now_ms: u64,
         applied: &mut Applied,
     ) {
-        applied.whole = false;
+        applied.complete = false;
         let Some(e) = why else {
             if self.unsettled.len() >= MAX_UNSETTLED {
                 self.unsettled.clear();
@@ -253,28 +257,28 @@ impl SyncFolder {
     }
 
     /// Carries out a removal.
-    fn take_out(&mut self, place: PlannedChange, now_ms: u64, applied: &mut Applied) {
+    fn carry_out_removal(&mut self, place: PlannedChange, now_ms: u64, applied: &mut Applied) {
         if self.was_written(&place) {
-            self.not_done(&place.path, None, now_ms, applied);
+            self.note_failure(&place.path, None, now_ms, applied);
             return;
         }
-        match self.unlocked(&[&place.path], || self.remove(&place)) {
+        match self.with_unlocked_parents(&[&place.path], || self.remove(&place)) {
             Ok(StepOutcome::Yes) => {
-                applied.gone += 1;
-                self.settled(place.path, place.item);
+                applied.removed += 1;
+                self.record_settled(place.path, place.item);
             }
             Ok(StepOutcome::Stays) => {
                 let kept = IndexItem { kind: place.before, ..place.item };
                 self.keep_after_all(place.path, kept, now_ms);
             }
             not => {
-                self.not_done(&place.path, not.err().as_ref(), now_ms, applied);
+                self.note_failure(&place.path, not.err().as_ref(), now_ms, applied);
             }
         }
     }
 
     /// Carries out a write.
-    fn bring(
+    fn carry_out_write(
         &mut self,
         place: PlannedChange,
         incoming: &mut IncomingFiles<'_>,
@@ -282,23 +286,25 @@ impl SyncFolder {
         applied: &mut Applied,
     ) {
         if self.was_written(&place) {
-            self.not_done(&place.path, None, now_ms, applied);
+            self.note_failure(&place.path, None, now_ms, applied);
             return;
         }
         let content = match self.content(&place, incoming) {
             Ok(content) => content,
             Err(e) => {
-                applied.whole = false;
+                applied.complete = false;
                 // Content that was not fetched is requested again.
                 if e.kind() != io::ErrorKind::NotFound {
-                    self.not_done(&place.path, Some(&e), now_ms, applied);
+                    self.note_failure(&place.path, Some(&e), now_ms, applied);
                 }
                 return;
             }
         };
-        let done = match &place.beaten {
-            None => self.unlocked(&[&place.path], || self.put(&place, content.as_deref())),
-            Some(beaten) => self.unlocked(&[&place.path, &beaten.to], || {
+        let done = match &place.losing {
+            None => {
+                self.with_unlocked_parents(&[&place.path], || self.put(&place, content.as_deref()))
+            }
+            Some(beaten) => self.with_unlocked_parents(&[&place.path, &beaten.to], || {
                 self.keep_both(&place, beaten, content.as_deref())
             }),
         };
@@ -313,17 +319,21 @@ impl SyncFolder {
                     self.keep_after_all(place.path, kept, now_ms);
                 }
                 not => {
-                    self.not_done(&place.path, not.err().as_ref(), now_ms, applied);
+                    self.note_failure(&place.path, not.err().as_ref(), now_ms, applied);
                 }
             },
             not => {
-                self.not_done(&place.path, not.err().as_ref(), now_ms, applied);
+                self.note_failure(&place.path, not.err().as_ref(), now_ms, applied);
             }
         }
     }
 
     /// Acts on these paths. If a parent directory denies access to its owner, access is granted for the duration.
-    fn unlocked<T>(&self, paths: &[&[u8]], act: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    fn with_unlocked_parents<T>(
+        &self,
+        paths: &[&[u8]],
+        act: impl Fn() -> io::Result<T>,
+    ) -> io::Result<T> {
         match act() {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 let unlock = |path: &&[u8]| UnlockedParents::on_the_way(&self.root, path);
@@ -346,7 +356,7 @@ impl SyncFolder {
         if self.was_written(from) {
             return false;
         }
-        let renamed = self.unlocked(&[&from.path, &to.path], || self.rename(from, to));
+        let renamed = self.with_unlocked_parents(&[&from.path, &to.path], || self.rename(from, to));
         if matches!(renamed, Ok(true)) {
             return true;
         }
@@ -354,7 +364,7 @@ impl SyncFolder {
         let copy = self.own(MOVED).join(incoming.moved.len().to_string());
         let copied = self.place(&from.path, false).and_then(|at| {
             fs::create_dir_all(self.own(MOVED))?;
-            if is(&at, &from.before) { fs::copy(at, &copy) } else { Ok(0) }
+            if matches_index(&at, &from.before) { fs::copy(at, &copy) } else { Ok(0) }
         });
         if copied.is_ok() {
             incoming.moved.insert(root, copy);
@@ -366,7 +376,7 @@ impl SyncFolder {
         self.keeps_apart(&from.path)?;
         self.keeps_apart(&to.path)?;
         let (old, new) = (self.place(&from.path, false)?, self.place(&to.path, true)?);
-        if !is(&old, &from.before) || !rename_new(&old, &new)? {
+        if !matches_index(&old, &from.before) || !rename_new(&old, &new)? {
             return Ok(false);
         }
         // Later writes to the file are seen at the next scan.
@@ -375,13 +385,13 @@ impl SyncFolder {
     }
 
     fn keeps_apart(&self, path: &[u8]) -> io::Result<()> {
-        self.habits.keeps_apart(&self.own(""), &self.root, path)
+        self.habits.check_exact_name(&self.own(""), &self.root, path)
     }
 
     /// Deletes files that just arrived in the trash, if the folder has their content under some name.
-    fn let_moved_go(&self) -> Result<(), FolderError> {
+    fn delete_moved_from_trash(&self) -> Result<(), FolderError> {
         let mut kept: HashMap<LostContent, Vec<PathBuf>> = HashMap::new();
-        for (path, what) in self.trash.fresh() {
+        for (path, what) in self.trash.take_arrivals() {
             if let Some(content) = LostContent::of(what) {
                 kept.entry(content).or_default().push(path);
             }
@@ -393,20 +403,20 @@ impl SyncFolder {
         for entry in self.stored.entries()? {
             let (path, IndexItem { kind, absent: false, .. }) = entry? else { continue };
             // A file that was changed meanwhile no longer has the content.
-            let is_there = |kind| self.place(&path, false).is_ok_and(|at| is(&at, kind));
+            let is_there = |kind| self.place(&path, false).is_ok_and(|at| matches_index(&at, kind));
             // Both files are read before one is deleted: size and time prove nothing.
-            let holds = |at: &Path, content: &LostContent| match content {
-                LostContent::Root(root) => holds(at, root),
+            let still_there = |at: &Path, content: &LostContent| match content {
+                LostContent::Root(root) => has_content(at, root),
                 LostContent::Target(_) => true,
             };
             if let Some(content) = LostContent::of(kind.clone())
                 && kept.contains_key(&content)
                 && is_there(&kind)
-                && self.place(&path, false).is_ok_and(|at| holds(&at, &content))
+                && self.place(&path, false).is_ok_and(|at| still_there(&at, &content))
             {
                 let kept = kept.remove(&content).unwrap_or_default();
-                let same = kept.iter().filter(|kept| holds(kept, &content));
-                same.for_each(|kept| self.trash.needs_not(kept));
+                let same = kept.iter().filter(|kept| still_there(kept, &content));
+                same.for_each(|kept| self.trash.remove_redundant(kept));
             }
         }
         Ok(())
@@ -414,13 +424,13 @@ impl SyncFolder {
 
     /// Keeps a directory that was to be replaced or removed, as if it had been made anew.
     fn keep_after_all(&mut self, path: Vec<u8>, mut item: IndexItem, now_ms: u64) {
-        item.made_anew(self.me, now_ms);
-        self.settled(path, item);
+        item.record_as_new(self.me, now_ms);
+        self.record_settled(path, item);
     }
 
     /// Returns the name for a file or link that was to replace a directory with something of this member in it.
     fn beside(&self, place: &PlannedChange) -> Vec<u8> {
-        beside(&place.path, &name(&self.names, &place.item.content.by), &place.item.kind)
+        copy_path(&place.path, &name(&self.names, &place.item.content.by), &place.item.kind)
     }
 
     /// Puts a file or link under that name; false if that is not possible now.
@@ -428,8 +438,8 @@ impl SyncFolder {
         let path = self.beside(place);
         check(&path, &place.item).map_err(io::Error::other)?;
         let beside =
-            PlannedChange { path, item: place.item.clone(), before: ItemKind::Gone, beaten: None };
-        let put = self.unlocked(&[&beside.path], || self.put(&beside, content))?;
+            PlannedChange { path, item: place.item.clone(), before: ItemKind::Gone, losing: None };
+        let put = self.with_unlocked_parents(&[&beside.path], || self.put(&beside, content))?;
         Ok(matches!(put, StepOutcome::Yes) || self.has(&beside.path, &beside.item.kind))
     }
 
@@ -441,7 +451,7 @@ impl SyncFolder {
     ) -> io::Result<Option<PathBuf>> {
         let fresh = self.own(FRESH);
         let _ = fs::remove_file(&fresh);
-        let kind = match &place.beaten {
+        let kind = match &place.losing {
             Some(LosingVersion { item, whose: MergeSide::Theirs, .. }) => &item.kind,
             _ if place.item.kind.has_content_of(&place.before) => return Ok(None),
             _ => &place.item.kind,
@@ -524,7 +534,7 @@ impl SyncFolder {
         before: &ItemKind,
         content: &Path,
     ) -> io::Result<StepOutcome> {
-        if !is(to, before) {
+        if !matches_index(to, before) {
             return Ok(StepOutcome::NotNow);
         }
         // The new file takes the name in the trash first, so that the exchange leaves the old one there.
@@ -539,8 +549,8 @@ impl SyncFolder {
             }
             return Err(e);
         }
-        if is(from, before) {
-            self.done_with(from, kept.is_some(), before)?;
+        if matches_index(from, before) {
+            self.finish_removal(from, kept.is_some(), before)?;
             return Ok(StepOutcome::Yes);
         }
         // A program wrote to the old file in between: exchange back.
@@ -558,8 +568,8 @@ impl SyncFolder {
         let keeps_modes = self.habits.keeps_modes(&self.own(""));
         let is_mode = before
             .description()
-            .is_some_and(|(before, _)| !keeps_modes || mode_of(&meta) & TRAVEL == before);
-        if !is(at, before) || !is_mode {
+            .is_some_and(|(before, _)| !keeps_modes || mode_of(&meta) & EXCHANGED_MODES == before);
+        if !matches_index(at, before) || !is_mode {
             return Ok(StepOutcome::NotNow);
         }
         if let ItemKind::File { size, .. } = before {
@@ -588,16 +598,16 @@ impl SyncFolder {
     ) -> io::Result<StepOutcome> {
         let alone = |before: &ItemKind| PlannedChange {
             before: before.clone(),
-            beaten: None,
+            losing: None,
             ..place.clone()
         };
         if beaten.whose == MergeSide::Theirs {
             let (path, item) = (beaten.to.clone(), beaten.item.clone());
-            let copy = PlannedChange { path, item, before: ItemKind::Gone, beaten: None };
+            let copy = PlannedChange { path, item, before: ItemKind::Gone, losing: None };
             if !self.has(&copy.path, &copy.item.kind)
                 && !matches!(self.put(&copy, content)?, StepOutcome::Yes)
             {
-                return Err(taken(&copy.path));
+                return Err(name_taken_error(&copy.path));
             }
             return match place.item.kind == place.before {
                 true => Ok(StepOutcome::Yes),
@@ -626,16 +636,17 @@ impl SyncFolder {
         match kind {
             ItemKind::File { root, size, .. } => {
                 let meta = at.symlink_metadata();
-                meta.is_ok_and(|meta| meta.is_file() && meta.len() == *size) && holds(&at, root)
+                meta.is_ok_and(|meta| meta.is_file() && meta.len() == *size)
+                    && has_content(&at, root)
             }
-            kind => !kind.is_gone() && is(&at, kind),
+            kind => !kind.is_gone() && matches_index(&at, kind),
         }
     }
 
     fn remove(&self, place: &PlannedChange) -> io::Result<StepOutcome> {
         self.keeps_apart(&place.path)?;
         let at = match self.place(&place.path, false) {
-            Err(e) if is_nowhere(&e) => return Ok(StepOutcome::Yes),
+            Err(e) if means_absent(&e) => return Ok(StepOutcome::Yes),
             at => at?,
         };
         match &place.before {
@@ -650,9 +661,9 @@ impl SyncFolder {
     }
 
     /// Finishes the removal of a file: it is recorded in the trash, or deleted.
-    fn done_with(&self, at: &Path, kept: bool, what: &ItemKind) -> io::Result<()> {
+    fn finish_removal(&self, at: &Path, kept: bool, what: &ItemKind) -> io::Result<()> {
         if kept {
-            self.trash.has(at.to_path_buf(), what);
+            self.trash.record_arrival(at.to_path_buf(), what);
             return Ok(());
         }
         fs::remove_file(at)
@@ -664,15 +675,15 @@ impl SyncFolder {
         if at.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
             return Ok(true);
         }
-        if !is(at, before) {
+        if !matches_index(at, before) {
             return Ok(false);
         }
         let kept = self.trash.place(&place.path)?;
         let is_kept = kept.is_some();
         let away = kept.unwrap_or_else(|| self.own("leaving"));
         fs::rename(at, &away)?;
-        if is(&away, before) {
-            return self.done_with(&away, is_kept, before).map(|()| true);
+        if matches_index(&away, before) {
+            return self.finish_removal(&away, is_kept, before).map(|()| true);
         }
         if !rename_new(&away, at)? {
             // Both the removed file and the new one are the user's, so the removed one gets another name.
@@ -686,30 +697,30 @@ impl SyncFolder {
     fn set_aside(&self, to: &[u8], place: &PlannedChange) -> io::Result<AsideOutcome> {
         self.keeps_apart(&place.path)?;
         let (from, at) = (self.place(&place.path, false)?, self.place(to, true)?);
-        if !is(&from, &place.before) {
+        if !matches_index(&from, &place.before) {
             return Ok(AsideOutcome::NotNow);
         }
         match rename_new(&from, &at)? {
             true => Ok(AsideOutcome::Moved),
             false if self.has(to, &place.before) => Ok(AsideOutcome::There),
-            false => Err(taken(to)),
+            false => Err(name_taken_error(to)),
         }
     }
 }
 
 /// Makes the error that a copy's name is taken.
-fn taken(name: &[u8]) -> io::Error {
+fn name_taken_error(name: &[u8]) -> io::Error {
     let why = format!("the name of its conflict copy is taken: {}", os_path(name).display());
     io::Error::new(io::ErrorKind::AlreadyExists, why)
 }
 
 /// Returns whether the error means that nothing can be at the path.
-fn is_nowhere(e: &io::Error) -> bool {
+fn means_absent(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
 /// Returns whether a readable file has the content with this root.
-pub fn holds(path: &Path, root: &Hash) -> bool {
+pub fn has_content(path: &Path, root: &Hash) -> bool {
     let (medium, size) = (DiskMedium::new(), SegmentSize::DEFAULT);
     let hashed = hash_file(&medium, path, None, size, None, &mut Vec::new(), &|_| ());
     hashed.is_ok_and(|hashed| hashed.root == *root)
@@ -725,7 +736,7 @@ fn write_through(folder: &Path) -> io::Result<()> {
 }
 
 /// Returns whether the path matches the index.
-fn is(path: &Path, kind: &ItemKind) -> bool {
+fn matches_index(path: &Path, kind: &ItemKind) -> bool {
     let meta = path.symlink_metadata();
     match (kind, meta) {
         (ItemKind::Gone, meta) => meta.is_err_and(|e| e.kind() == io::ErrorKind::NotFound),
@@ -794,8 +805,8 @@ fn opened(at: &Path) -> io::Result<File> {
 
 /// Sets the permission bits that are exchanged.
 fn permit(path: &Path, mode: u32) -> io::Result<()> {
-    let others = mode_of(&path.symlink_metadata()?) & !TRAVEL;
-    set_mode(path, others | (mode & TRAVEL))
+    let others = mode_of(&path.symlink_metadata()?) & !EXCHANGED_MODES;
+    set_mode(path, others | (mode & EXCHANGED_MODES))
 }
 
 #[cfg(unix)]

@@ -25,7 +25,7 @@ use super::statement::{array, field, put};
 /// Most bytes of a schema with its anchors: the founder's statement holds them.
 const MAX_SCHEMA: usize = 8 * 1024;
 /// Most bytes that a member presents.
-pub(super) const MAX_SHOWN: usize = 8 * 1024;
+pub(super) const MAX_PRESENTATION: usize = 8 * 1024;
 const MAX_ANCHORS: usize = 8;
 const WRITE: &[u8] = b"write";
 const READ: &[u8] = b"read";
@@ -81,7 +81,7 @@ pub enum PartTooLong {
     )]
     Schema,
     /// A member's certificates.
-    #[error("more than {MAX_CHAIN} certificates, or more than {MAX_SHOWN} bytes of them")]
+    #[error("more than {MAX_CHAIN} certificates, or more than {MAX_PRESENTATION} bytes of them")]
     Certificates,
 }
 
@@ -93,7 +93,7 @@ impl RoleSchema {
     pub fn new(schema: &Schema, anchors: &[Vec<u8>]) -> Result<Self, PartTooLong> {
         let mut bytes = Vec::new();
         put(&mut bytes, &schema.encode());
-        all(&mut bytes, anchors);
+        put_packets(&mut bytes, anchors);
         // A part that was cut off, or is no certificate, is missing after parsing.
         let read = Self::read(&bytes).ok_or(PartTooLong::Schema)?;
         Some(read).filter(|read| read.anchors == anchors).ok_or(PartTooLong::Schema)
@@ -103,7 +103,7 @@ impl RoleSchema {
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let mut input = Some(bytes).filter(|bytes| bytes.len() <= MAX_SCHEMA)?;
         let schema = Arc::new(Schema::decode(field(&mut input)?).ok()?);
-        let anchors = some(&mut input, MAX_ANCHORS)?;
+        let anchors = read_packets(&mut input, MAX_ANCHORS)?;
         let sound = input.is_empty()
             && !anchors.is_empty()
             && anchors.iter().all(|anchor| Certificate::decode(anchor).is_ok());
@@ -200,7 +200,7 @@ fn voucher(founder: &PublisherId, member: &PublisherId, role: &[u8]) -> Name {
 ///
 /// # Errors
 /// It is too long for a statement.
-pub fn shown(
+pub fn present(
     founder: &PublisherId,
     member: &PublisherId,
     signer: &Signer,
@@ -214,8 +214,8 @@ pub fn shown(
         vouchers.push(packet);
     }
     let mut out = Vec::new();
-    all(&mut out, &vouchers);
-    all(&mut out, certificates);
+    put_packets(&mut out, &vouchers);
+    put_packets(&mut out, certificates);
     let whole = Presentation::read(&out).is_some_and(|read| read.certificates == certificates);
     if whole { Ok(out) } else { Err(PartTooLong::Certificates) }
 }
@@ -227,20 +227,20 @@ struct Presentation<'a> {
 
 impl<'a> Presentation<'a> {
     fn read(shown: &'a [u8]) -> Option<Self> {
-        let mut input = Some(shown).filter(|shown| shown.len() <= MAX_SHOWN)?;
-        let vouchers = some(&mut input, 2)?;
-        let certificates = some(&mut input, MAX_CHAIN)?;
+        let mut input = Some(shown).filter(|shown| shown.len() <= MAX_PRESENTATION)?;
+        let vouchers = read_packets(&mut input, 2)?;
+        let certificates = read_packets(&mut input, MAX_CHAIN)?;
         input.is_empty().then_some(Self { vouchers, certificates })
     }
 }
 
 /// Appends a count, and that many packets, each with its length in front.
-fn all(out: &mut Vec<u8>, packets: &[Vec<u8>]) {
+fn put_packets(out: &mut Vec<u8>, packets: &[Vec<u8>]) {
     out.push(u8::try_from(packets.len()).unwrap_or(u8::MAX));
     packets.iter().for_each(|packet| put(out, packet));
 }
 
-fn some<'a>(input: &mut &'a [u8], most: usize) -> Option<Vec<&'a [u8]>> {
+fn read_packets<'a>(input: &mut &'a [u8], most: usize) -> Option<Vec<&'a [u8]>> {
     let [count] = array(input)?;
     let count = Some(usize::from(count)).filter(|count| *count <= most)?;
     (0..count).map(|_| field(input)).collect()
@@ -308,7 +308,7 @@ pub(super) mod tests {
     pub(crate) fn shown_by(name: &str, member: &PublisherId, not_after_ms: u64) -> Vec<u8> {
         let own = signer(name, 5);
         let certificate = issued(&own, &root(), not_after_ms);
-        shown(&FOUNDER, member, &own, &[certificate]).unwrap()
+        present(&FOUNDER, member, &own, &[certificate]).unwrap()
     }
 
     fn judged(shown: &[u8]) -> Result<CertifiedRole, NotCertified> {
@@ -344,7 +344,7 @@ pub(super) mod tests {
         let far = NOW + 9_000_000;
         let bob = signer("/org/staff/bob", 5);
         let flaw = |certificates: &[Vec<u8>]| match judged(
-            &shown(&FOUNDER, &MEMBER, &bob, certificates).unwrap(),
+            &present(&FOUNDER, &MEMBER, &bob, certificates).unwrap(),
         ) {
             Err(NotCertified::Chain(ChainError { name, flaw })) => (name.to_string(), flaw),
             other => panic!("{other:?}"),
@@ -373,12 +373,12 @@ pub(super) mod tests {
             chain.push(issued(teams.last().unwrap(), &root(), far));
             chain
         };
-        assert!(judged(&shown(&FOUNDER, &MEMBER, &bob, &chain(&teams[..7])).unwrap()).is_ok());
-        let long = shown(&FOUNDER, &MEMBER, &bob, &chain(&teams));
+        assert!(judged(&present(&FOUNDER, &MEMBER, &bob, &chain(&teams[..7])).unwrap()).is_ok());
+        let long = present(&FOUNDER, &MEMBER, &bob, &chain(&teams));
         assert!(matches!(long, Err(PartTooLong::Certificates)), "nine are more than eight");
         // A certificate of another owner, without its key.
         let eve = Signer::ed25519(&[66; 32], "/org/staff/bob/KEY/5".parse().unwrap());
-        let stolen = shown(&FOUNDER, &MEMBER, &eve, &[issued(&bob, &root(), far)]).unwrap();
+        let stolen = present(&FOUNDER, &MEMBER, &eve, &[issued(&bob, &root(), far)]).unwrap();
         assert!(matches!(judged(&stolen), Err(NotCertified::Voucher(_, TrustError::BadSignature))));
     }
 

@@ -24,18 +24,18 @@ const STATEMENT: u32 = 16;
 const KNOWN: u32 = 1;
 /// Proofs of our own history that are made in [`A_WHILE`].
 const PROOFS: u32 = 8;
-const A_WHILE: Duration = Duration::from_secs(1);
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
 /// First bytes of a message with the reason why its receiver is refused.
-const TURNED_AWAY: &[u8; 4] = b"xsr1";
+const REFUSAL_MAGIC: &[u8; 4] = b"xsr1";
 /// First bytes of a message that lists the statements its sender knows.
-const KNOWN_HERE: &[u8; 4] = b"xsk1";
+const KNOWN_MAGIC: &[u8; 4] = b"xsk1";
 /// Bytes of a statement's entry in that list: the first ones of its signature, which no other member can choose.
 const MARK: usize = 8;
 /// Most strangers with the ticket that the founder is notified of.
 const MAX_APPLICANTS: usize = 64;
 
 /// Questions, one a second while the member has a link, before it is reported as unproven.
-const PATIENCE: u32 = 30;
+const MAX_QUESTIONS: u32 = 30;
 
 /// News from the other members of a group, for the program that keeps a folder in step.
 #[derive(Debug)]
@@ -99,12 +99,12 @@ impl LinkRefusal {
             Self::NotCertified => 2,
             Self::NoPlace => 3,
         };
-        [&TURNED_AWAY[..], &[why]].concat()
+        [&REFUSAL_MAGIC[..], &[why]].concat()
     }
 
     /// Parses the message.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        match bytes.strip_prefix(TURNED_AWAY)? {
+        match bytes.strip_prefix(REFUSAL_MAGIC)? {
             [0] => Some(Self::Removed),
             [1] => Some(Self::Unnamed),
             [2] => Some(Self::NotCertified),
@@ -121,7 +121,7 @@ pub struct KnownStatements(BTreeSet<[u8; MARK]>);
 impl KnownStatements {
     /// Parses what [`Histories::list`] made.
     pub fn read(bytes: &[u8]) -> Option<Self> {
-        let (marks, rest) = bytes.strip_prefix(KNOWN_HERE)?.as_chunks::<MARK>();
+        let (marks, rest) = bytes.strip_prefix(KNOWN_MAGIC)?.as_chunks::<MARK>();
         // Each member has two at most: those that contradict each other.
         let fits = rest.is_empty() && marks.len() <= MAX_MEMBERS.saturating_mul(2);
         fits.then(|| Self(marks.iter().copied().collect()))
@@ -172,7 +172,7 @@ impl Default for StatementInbox {
 
 impl StatementInbox {
     /// Appends a message with its length in front.
-    pub fn framed(message: &[u8], out: &mut Vec<u8>) {
+    pub fn put_framed(message: &[u8], out: &mut Vec<u8>) {
         // Messages are far shorter.
         out.extend_from_slice(&u32::try_from(message.len()).unwrap_or(0).to_be_bytes());
         out.extend_from_slice(message);
@@ -314,7 +314,7 @@ impl Histories {
     pub fn list(&self) -> Vec<u8> {
         let all = self.members().flat_map(|member| self.of(member));
         let marks = all.filter_map(|said| mark(said)).flatten();
-        KNOWN_HERE.iter().copied().chain(marks).collect()
+        KNOWN_MAGIC.iter().copied().chain(marks).collect()
     }
 
     /// Returns the members to which there was a link.
@@ -326,7 +326,7 @@ impl Histories {
     pub fn retain(&mut self, members: &mut Membership, now_ms: u64) {
         for (said, _) in self.known.values().chain(self.rewrote.values().flatten()) {
             // Its certificates are judged anew.
-            let _ = members.hear(&said.member, &said.shown, now_ms);
+            let _ = members.judge_member(&said.member, &said.shown, now_ms);
         }
         self.known.retain(|member, _| members.admits(member));
         self.waiting.retain(|member, _| members.admits(member));
@@ -336,7 +336,7 @@ impl Histories {
     }
 
     /// Returns whether a statement with our own key was made by another program.
-    pub fn is_not_ours(&self, said: &MemberStatement) -> bool {
+    pub fn is_foreign(&self, said: &MemberStatement) -> bool {
         self.own.as_ref().is_some_and(|own| match said.past.fits(own) {
             PastRelation::Same | PastRelation::IsContinued => false,
             PastRelation::Contradicts | PastRelation::Continues => true,
@@ -352,7 +352,7 @@ impl Histories {
     }
 
     /// Records a link to this member: it then precedes members that others have only reported.
-    pub fn meet(&mut self, member: &PublisherId) {
+    pub fn record_link(&mut self, member: &PublisherId) {
         if self.met.contains(member) {
             return;
         }
@@ -371,7 +371,7 @@ impl Histories {
     }
 
     /// Takes the list of members that lost their places to others.
-    pub fn forgotten(&mut self) -> Vec<PublisherId> {
+    pub fn take_forgotten(&mut self) -> Vec<PublisherId> {
         std::mem::take(&mut self.forgotten)
     }
 
@@ -407,7 +407,7 @@ impl Histories {
     }
 
     /// Takes a member's statement.
-    pub fn hear(
+    pub fn take_statement(
         &mut self,
         said: MemberStatement,
         bytes: Vec<u8>,
@@ -434,7 +434,7 @@ impl Histories {
             }
             PastRelation::Contradicts => {
                 let both = [(known.clone(), before.clone()), (said, bytes)];
-                self.rewrite(both)
+                self.record_rewrite(both)
             }
             PastRelation::TooFar => {
                 let (newer, before) = (said.past.length(), self.waiting.get(&member));
@@ -450,7 +450,7 @@ impl Histories {
         }
     }
 
-    fn rewrite(&mut self, both: [(MemberStatement, Vec<u8>); 2]) -> StatementOutcome {
+    fn record_rewrite(&mut self, both: [(MemberStatement, Vec<u8>); 2]) -> StatementOutcome {
         let member = both[0].0.member;
         self.known.remove(&member);
         self.waiting.remove(&member);
@@ -468,11 +468,11 @@ impl Histories {
 
     /// Counts a question to each member in `there` that has one waiting. Returns those that have just reached the
     /// limit.
-    pub fn silent(&mut self, there: &BTreeSet<PublisherId>) -> Vec<MemberStatement> {
+    pub fn count_questions(&mut self, there: &BTreeSet<PublisherId>) -> Vec<MemberStatement> {
         let mut silent = Vec::new();
         for (_, waits) in self.waiting.iter_mut().filter(|(who, _)| there.contains(who)) {
             waits.asked = waits.asked.saturating_add(1);
-            if waits.asked == PATIENCE {
+            if waits.asked == MAX_QUESTIONS {
                 silent.push(waits.said.clone());
             }
         }
@@ -489,7 +489,7 @@ impl Histories {
         now: Duration,
     ) -> Result<Option<Vec<u8>>, FolderError> {
         if now >= self.proofs.1 {
-            self.proofs = (PROOFS, now.saturating_add(A_WHILE));
+            self.proofs = (PROOFS, now.saturating_add(RATE_INTERVAL));
         }
         let Some((own, left)) = self.own.as_ref().zip(self.proofs.0.checked_sub(1)) else {
             return Ok(None);
@@ -499,14 +499,14 @@ impl Histories {
     }
 
     /// Records that a stranger has the ticket; returns whether the founder is to be notified.
-    pub fn applies(&mut self, said: &MemberStatement, roles: &Roles) -> bool {
+    pub fn record_applicant(&mut self, said: &MemberStatement, roles: &Roles) -> bool {
         !roles.members.contains_key(&said.member)
             && self.applicants.len() < MAX_APPLICANTS
             && self.applicants.insert(said.member)
     }
 
     /// Takes a member's answer; returns the result for the statement that waited for it, if any.
-    pub fn answered(
+    pub fn take_answer(
         &mut self,
         from: &PublisherId,
         asked: &ProofRequest,
@@ -528,7 +528,7 @@ impl Histories {
             }
             let other = (waits.said.clone(), waits.bytes.clone());
             let both = [(known.clone(), before.clone()), other];
-            return Some((waits.said, waits.bytes, self.rewrite(both)));
+            return Some((waits.said, waits.bytes, self.record_rewrite(both)));
         }
         if !is_newer {
             return None;
@@ -553,7 +553,7 @@ mod tests {
     fn at_most_64_statements_a_second_are_read_from_a_member() {
         let mut said = Vec::new();
         for n in 0..100_u8 {
-            StatementInbox::framed(&[n; 500], &mut said);
+            StatementInbox::put_framed(&[n; 500], &mut said);
         }
         let mut heard = inbox(&said);
         for second in [0..64_u8, 64..100] {
@@ -566,7 +566,7 @@ mod tests {
         assert!(heard.read.is_empty());
         // A known statement costs less.
         for _ in 0..1000 {
-            StatementInbox::framed(&[1; 10], &mut heard.read);
+            StatementInbox::put_framed(&[1; 10], &mut heard.read);
             assert!(heard.take().unwrap().is_some());
             heard.was_known();
         }
@@ -646,9 +646,9 @@ mod tests {
         let (mut heard, members) = (histories(), of(&[3]));
         let hear = |heard: &mut Histories, n: u16| {
             let (said, bytes) = first(n);
-            heard.hear(said, bytes, &members)
+            heard.take_statement(said, bytes, &members)
         };
-        heard.meet(&key(1).public());
+        heard.record_link(&key(1).public());
         assert_eq!(hear(&mut heard, 1), StatementOutcome::New);
         assert_eq!(hear(&mut heard, 2), StatementOutcome::New);
         assert_eq!(heard.list().len(), 4 + 2 * MARK);
@@ -661,12 +661,12 @@ mod tests {
             StatementOutcome::NoPlace,
             "it has no more right than they have"
         );
-        assert!(heard.forgotten().is_empty() && !heard.has_place(&key(99).public()));
+        assert!(heard.take_forgotten().is_empty() && !heard.has_place(&key(99).public()));
         // A link, or the founder's naming, gives more right; the latest member gives way.
-        heard.meet(&key(99).public());
+        heard.record_link(&key(99).public());
         for (n, gone) in [(99, 100 + many - 3), (3, 100 + many - 4), (0, 100 + many - 5)] {
             assert_eq!(hear(&mut heard, n), StatementOutcome::New);
-            assert_eq!(heard.forgotten(), [key(gone).public()], "{n}");
+            assert_eq!(heard.take_forgotten(), [key(gone).public()], "{n}");
             assert!(heard.known.len() <= MAX_MEMBERS);
         }
         for n in [0, 1, 2, 3, 99] {
@@ -677,14 +677,14 @@ mod tests {
         for n in many_more {
             let dir = tempfile::tempdir().unwrap();
             let mut log = MemberLog::open(&dir.path().join("history")).unwrap();
-            log.append(LogEntry { number: 0, said: xylem_hash::hash(b"other") }).unwrap();
+            log.append(LogEntry { number: 0, hash: xylem_hash::hash(b"other") }).unwrap();
             let (said, bytes) = signed(n, 1, &mut log);
             assert!(
-                matches!(heard.hear(said, bytes, &members), StatementOutcome::Rewrote(_)),
+                matches!(heard.take_statement(said, bytes, &members), StatementOutcome::Rewrote(_)),
                 "{n}"
             );
         }
-        heard.meet(&key(4).public());
+        heard.record_link(&key(4).public());
         assert_eq!(hear(&mut heard, 4), StatementOutcome::New);
         assert_eq!(heard.known.len() + heard.rewrote.len(), MAX_MEMBERS);
         let listed = KnownStatements::read(&heard.list()).unwrap();
@@ -698,14 +698,14 @@ mod tests {
         let (known, other) = (first(1), first(2));
         let list = |heard: &Histories| KnownStatements::read(&heard.list()).unwrap();
         assert!(!list(&heard).has(&known.1), "it is empty");
-        heard.hear(known.0, known.1.clone(), &members);
+        heard.take_statement(known.0, known.1.clone(), &members);
         assert!(list(&heard).has(&known.1) && !list(&heard).has(&other.1));
         assert!(!list(&heard).has(&known.1[..10]));
         let bytes = heard.list();
-        for len in (0..bytes.len()).filter(|len| *len != KNOWN_HERE.len()) {
+        for len in (0..bytes.len()).filter(|len| *len != KNOWN_MAGIC.len()) {
             assert!(KnownStatements::read(&bytes[..len]).is_none(), "{len}");
         }
-        let longest = [&KNOWN_HERE[..], &[7; 2 * MAX_MEMBERS * MARK]].concat();
+        let longest = [&KNOWN_MAGIC[..], &[7; 2 * MAX_MEMBERS * MARK]].concat();
         assert!(longest.len() <= MAX_STATEMENT && KnownStatements::read(&longest).is_some());
         assert!(KnownStatements::read(&[longest, vec![7; MARK]].concat()).is_none());
     }
@@ -714,7 +714,7 @@ mod tests {
     fn the_list_of_linked_members_is_bounded() {
         let mut heard = histories();
         for n in 0..1_000 {
-            heard.meet(&key(n).public());
+            heard.record_link(&key(n).public());
         }
         assert!(heard.met.len() <= MAX_MEMBERS);
     }
@@ -728,7 +728,7 @@ mod tests {
         let members = of(&[]);
         let old = signed(5, 1, &mut log);
         for number in 2..200 {
-            log.append(LogEntry { number, said: xylem_hash::hash(b"unheard") }).unwrap();
+            log.append(LogEntry { number, hash: xylem_hash::hash(b"unheard") }).unwrap();
         }
         let new = signed(5, 200, &mut log);
         let who = key(5).public();
@@ -737,21 +737,27 @@ mod tests {
         proof[40] ^= 1;
         let begin = || {
             let mut heard = histories();
-            assert_eq!(heard.hear(old.0.clone(), old.1.clone(), &members), StatementOutcome::New);
-            let far = heard.hear(new.0.clone(), new.1.clone(), &members);
+            assert_eq!(
+                heard.take_statement(old.0.clone(), old.1.clone(), &members),
+                StatementOutcome::New
+            );
+            let far = heard.take_statement(new.0.clone(), new.1.clone(), &members);
             assert_eq!(far, StatementOutcome::Unproven(true));
             let asked = heard.question(&who).unwrap();
-            assert!(heard.answered(&who, &asked, &proof).is_none(), "the first");
+            assert!(heard.take_answer(&who, &asked, &proof).is_none(), "the first");
             (heard, asked)
         };
         let (mut heard, asked) = begin();
-        let right = heard.answered(&who, &asked, &good);
+        let right = heard.take_answer(&who, &asked, &good);
         assert!(matches!(right, Some((_, _, StatementOutcome::New))), "and then the right one");
         assert!(heard.rewrote.is_empty());
         let (mut heard, asked) = begin();
-        let wrong = heard.answered(&who, &asked, &proof);
+        let wrong = heard.take_answer(&who, &asked, &proof);
         assert!(matches!(wrong, Some((_, _, StatementOutcome::Rewrote(_)))), "the second");
-        assert_eq!(heard.hear(new.0.clone(), new.1.clone(), &members), StatementOutcome::Nothing);
+        assert_eq!(
+            heard.take_statement(new.0.clone(), new.1.clone(), &members),
+            StatementOutcome::Nothing
+        );
         assert!(heard.rewrote.contains_key(&who) && heard.question(&who).is_none());
     }
 

@@ -32,7 +32,7 @@ pub struct LogEntry {
     /// The statement's number: when it was made, in milliseconds since 1970.
     pub number: u64,
     /// Hash of the whole statement before its past.
-    pub said: Hash,
+    pub hash: Hash,
 }
 
 impl LogEntry {
@@ -40,14 +40,14 @@ impl LogEntry {
         let mut out = [0; 40];
         let (number, said) = out.split_at_mut(8);
         number.copy_from_slice(&self.number.to_be_bytes());
-        said.copy_from_slice(self.said.as_bytes());
+        said.copy_from_slice(self.hash.as_bytes());
         out
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (number, said) = bytes.split_first_chunk()?;
         let said = Hash::from_bytes(said.try_into().ok()?);
-        Some(Self { number: u64::from_be_bytes(*number), said })
+        Some(Self { number: u64::from_be_bytes(*number), hash: said })
     }
 }
 
@@ -459,7 +459,7 @@ mod tests {
     fn entries_of(fork: u8, range: std::ops::Range<u64>) -> Vec<LogEntry> {
         let entry = |number: u64| {
             let said = xylem_hash::hash(&[&[fork][..], &number.to_be_bytes()].concat());
-            LogEntry { number: number + 1, said }
+            LogEntry { number: number + 1, hash: said }
         };
         range.map(entry).collect()
     }
@@ -488,7 +488,7 @@ mod tests {
         assert_eq!(of(50).fits(&of(50)), PastRelation::Same);
         assert_eq!(forked(49, 1).fits(&of(50)), PastRelation::Contradicts);
         assert_eq!(of(200).fits(&of(100)), PastRelation::TooFar);
-        let odd = |number| LogEntry { number, said: xylem_hash::hash(b"x") };
+        let odd = |number| LogEntry { number, hash: xylem_hash::hash(b"x") };
         let twice = past(&[entries_of(0, 0..40), vec![odd(40)]].concat());
         assert_eq!(twice.fits(&of(40)), PastRelation::Contradicts, "a number is said once");
     }
@@ -580,7 +580,7 @@ mod tests {
 
         /// Announces a statement if the disk allows it; `what` makes each one different.
         fn tell(&mut self, number: u64, what: u64) -> bool {
-            let entry = LogEntry { number, said: xylem_hash::hash(&what.to_be_bytes()) };
+            let entry = LogEntry { number, hash: xylem_hash::hash(&what.to_be_bytes()) };
             let done = self.log.append(entry).is_ok();
             if done {
                 let past = self.log.past().unwrap();

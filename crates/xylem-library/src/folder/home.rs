@@ -28,7 +28,7 @@ const PORT: &str = "port";
 const LAST: &str = "last-run";
 const MEMBERS: &str = "members";
 /// Members to which there was a link, oldest first.
-const MET: &str = "met";
+const LINKED_MEMBERS: &str = "met";
 const HISTORY: &str = "history";
 const SHOWN: &str = "shown";
 /// Directory with the evidence against members that rewrote their history, one file each.
@@ -42,7 +42,7 @@ const ROLES_LOCK: &str = "roles.lock";
 const MAX_TEXT: u64 = 64 * 1024;
 /// Most members without a link to the founder that a closed group still names. If there are more, they were made in
 /// bulk with the ticket.
-const MAX_UNMET: usize = 16;
+const MAX_UNLINKED: usize = 16;
 
 const GROUP_LOST: &str =
     "restore it from a backup, or join again with a ticket of the group (`xylem sync DIR TICKET`)";
@@ -169,7 +169,7 @@ pub struct GivenRole {
     pub left_out: usize,
 }
 
-fn in_a_row<'a>(said: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
+fn framed<'a>(said: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = Vec::new();
     for said in said {
         out.extend_from_slice(&u32::try_from(said.len()).unwrap_or(0).to_be_bytes());
@@ -196,7 +196,7 @@ impl SyncHome {
             return Err(HomeError::StoreInside(store.to_path_buf()));
         }
         let files = OwnFiles::on_disk();
-        let found = match mark::find(&files, store, folder) {
+        let found = match mark::find_state_dir(&files, store, folder) {
             // A ticket names the group to join, so the mark does not matter.
             Err(HomeError::Unknown(_) | HomeError::Copied { .. }) if joins.is_some() => None,
             found => found?,
@@ -210,7 +210,7 @@ impl SyncHome {
                 _ => Ok(home),
             };
         }
-        let dir = mark::place(&files, store, folder)?;
+        let dir = mark::new_state_dir(&files, store, folder)?;
         if joins.is_none() {
             for there in [HISTORY, MEMBERS] {
                 if files.is_there(&dir.join(there))? {
@@ -227,7 +227,7 @@ impl SyncHome {
             Some(joins) => joins.clone(),
             None => Invitation {
                 group: SyncGroup::new(keys::random()?, key),
-                member: nobody(key),
+                member: placeholder_ticket(key),
                 schema: false,
             },
         };
@@ -246,7 +246,7 @@ impl SyncHome {
     /// See [`HomeError`].
     pub fn existing(store: &Path, folder: &Path) -> Result<Self, HomeError> {
         let files = OwnFiles::on_disk();
-        let found = mark::find(&files, store, folder)?;
+        let found = mark::find_state_dir(&files, store, folder)?;
         Self::at(files, found.ok_or_else(|| HomeError::NotYet(folder.to_path_buf()))?)
     }
 
@@ -362,8 +362,8 @@ impl SyncHome {
 
     /// Returns the members to which there was a link, oldest first. They only decide which members are kept when there
     /// are too many, so a damaged file counts as missing.
-    pub fn met(&self) -> Vec<PublisherId> {
-        match self.files.load(&self.dir.join(MET)) {
+    pub fn linked_members(&self) -> Vec<PublisherId> {
+        match self.files.load(&self.dir.join(LINKED_MEMBERS)) {
             Ok(OwnFile::Whole(keys)) => {
                 keys.as_chunks::<32>().0.iter().map(|key| PublisherId(*key)).collect()
             }
@@ -375,12 +375,12 @@ impl SyncHome {
     ///
     /// # Errors
     /// The system's.
-    pub fn keep_met(&self, met: &[PublisherId]) -> Result<(), HomeError> {
-        if self.met() == met {
+    pub fn keep_linked_members(&self, met: &[PublisherId]) -> Result<(), HomeError> {
+        if self.linked_members() == met {
             return Ok(());
         }
         let keys: Vec<u8> = met.iter().flat_map(|key| key.0).collect();
-        Ok(self.files.keep(&self.dir.join(MET), &keys)?)
+        Ok(self.files.keep(&self.dir.join(LINKED_MEMBERS), &keys)?)
     }
 
     /// Returns the evidence against members that rewrote their history: of each, two statements that contradict each
@@ -426,7 +426,7 @@ impl SyncHome {
         let dir = self.dir.join(EVIDENCE);
         create_dirs(self.files.medium(), &dir).map_err(FolderError::from)?;
         let path = self.evidence_file(member);
-        self.files.keep(&path, &in_a_row(both.iter().map(Vec::as_slice)))?;
+        self.files.keep(&path, &framed(both.iter().map(Vec::as_slice)))?;
         Ok(path)
     }
 
@@ -454,7 +454,7 @@ impl SyncHome {
     /// # Errors
     /// The system's.
     pub fn keep_members<'a>(&self, said: impl Iterator<Item = &'a [u8]>) -> Result<(), HomeError> {
-        Ok(self.files.keep(&self.dir.join(MEMBERS), &in_a_row(said))?)
+        Ok(self.files.keep(&self.dir.join(MEMBERS), &framed(said))?)
     }
 
     /// Returns the certificates and vouchers that an earlier run stored, for groups where a schema decides membership;
@@ -462,7 +462,7 @@ impl SyncHome {
     ///
     /// # Errors
     /// The file is damaged, or cannot be read: without it, no member would admit this one.
-    pub fn shown(&self) -> Result<Vec<u8>, HomeError> {
+    pub fn presentation(&self) -> Result<Vec<u8>, HomeError> {
         let path = self.dir.join(SHOWN);
         match self.files.load(&path)? {
             OwnFile::Whole(shown) => Ok(shown),
@@ -475,7 +475,7 @@ impl SyncHome {
     ///
     /// # Errors
     /// The system's.
-    pub fn keep_shown(&self, shown: &[u8]) -> Result<(), HomeError> {
+    pub fn keep_presentation(&self, shown: &[u8]) -> Result<(), HomeError> {
         Ok(self.files.keep(&self.dir.join(SHOWN), shown)?)
     }
 
@@ -519,7 +519,7 @@ impl SyncHome {
         }
         let founder = self.invitation.group.founder;
         if missing == LISTS.len() {
-            return Ok(self.invitation.schema.then(|| Roles::unheard(founder)));
+            return Ok(self.invitation.schema.then(|| Roles::founder_only(founder)));
         }
         // The founder's statement is signed, and as new as the list.
         let said = self.members()?.said.into_iter().find(|(said, _)| said.member == founder);
@@ -625,7 +625,7 @@ impl SyncHome {
         let all = known.said.iter().map(|(said, _)| (said.member, said.name.as_str()));
         let all: BTreeMap<PublisherId, &str> =
             roles.members.keys().map(|member| (*member, "")).chain(all).collect();
-        let member = meant(who, &all, role)?;
+        let member = find_member(who, &all, role)?;
         let mut left_out = 0;
         if role == Some(MemberRole::Removed) && !roles.closed && roles.schema.is_none() {
             if !known.is_whole {
@@ -651,13 +651,13 @@ impl SyncHome {
     /// Closes the group: names every known member to which there was a link, and the others unless they are
     /// suspiciously many. Returns how many are not named.
     fn close(&self, roles: &mut Roles, known: &[PublisherId]) -> usize {
-        let met: BTreeSet<PublisherId> = self.met().into_iter().collect();
+        let met: BTreeSet<PublisherId> = self.linked_members().into_iter().collect();
         let (met, unmet): (Vec<_>, Vec<_>) = known
             .iter()
             .filter(|member| !roles.members.contains_key(*member))
             .partition(|member| met.contains(member));
         let (unmet, mut left_out) =
-            if unmet.len() > MAX_UNMET { (Vec::new(), unmet.len()) } else { (unmet, 0) };
+            if unmet.len() > MAX_UNLINKED { (Vec::new(), unmet.len()) } else { (unmet, 0) };
         roles.closed = true;
         // The founder is a member in any case.
         for member in met.into_iter().chain(unmet).copied() {
@@ -672,7 +672,7 @@ impl SyncHome {
 }
 
 /// Finds the member with this name or key prefix.
-fn meant(
+fn find_member(
     who: &str,
     all: &BTreeMap<PublisherId, &str>,
     role: Option<MemberRole>,
@@ -690,7 +690,7 @@ fn meant(
 }
 
 /// Makes the placeholder for the inviting member of an invitation without one.
-fn nobody(key: PublisherId) -> Ticket {
+fn placeholder_ticket(key: PublisherId) -> Ticket {
     Ticket {
         publisher: key,
         root: xylem_hash::Hash::from_bytes([0; 32]),
@@ -768,7 +768,7 @@ mod tests {
             number: 5,
             name: format!("member-{n}"),
             state: xylem_hash::hash(b"state"),
-            index: nobody(key(n).public()),
+            index: placeholder_ticket(key(n).public()),
             roles,
             shown: Vec::new(),
             past: Past::none(),
@@ -779,8 +779,11 @@ mod tests {
 
     /// The founder's state on a simulated disk.
     fn home(medium: &FaultMedium) -> SyncHome {
-        let invitation =
-            Invitation { group: group(), member: nobody(key(1).public()), schema: false };
+        let invitation = Invitation {
+            group: group(),
+            member: placeholder_ticket(key(1).public()),
+            schema: false,
+        };
         SyncHome { files: OwnFiles::on(medium.clone()), dir: "/home".into(), invitation }
     }
 
@@ -890,19 +893,22 @@ mod tests {
     fn damaged_files_are_reported_and_not_taken_for_missing() {
         let medium = disk();
         let home = home(&medium);
-        assert!(home.shown().unwrap().is_empty() && home.evidence().unwrap().is_empty());
+        assert!(home.presentation().unwrap().is_empty() && home.evidence().unwrap().is_empty());
         assert_eq!((home.last_run().unwrap(), home.port()), (LastRun::default(), None));
-        assert!(home.members().unwrap().is_whole && home.met().is_empty());
+        assert!(home.members().unwrap().is_whole && home.linked_members().is_empty());
         let last = LastRun { listen: vec!["127.0.0.1:0".to_owned()], ..LastRun::default() };
         let (one, two) = (said(2, None), said(3, None));
-        home.keep_shown(b"shown").unwrap();
+        home.keep_presentation(b"shown").unwrap();
         home.keep_last_run(&last).unwrap();
         home.keep_port(7348).unwrap();
         home.keep_members([&one.1[..], &two.1].into_iter()).unwrap();
-        home.keep_met(&[one.0.member]).unwrap();
+        home.keep_linked_members(&[one.0.member]).unwrap();
         let evidence = home.keep_evidence(&one.0.member, &[one.1.clone(), one.1.clone()]).unwrap();
-        assert_eq!((home.shown().unwrap(), home.last_run().unwrap()), (b"shown".to_vec(), last));
-        assert_eq!((home.port(), home.met()), (Some(7348), vec![one.0.member]));
+        assert_eq!(
+            (home.presentation().unwrap(), home.last_run().unwrap()),
+            (b"shown".to_vec(), last)
+        );
+        assert_eq!((home.port(), home.linked_members()), (Some(7348), vec![one.0.member]));
         let known = home.members().unwrap();
         assert!(known.is_whole && known.said == [one.clone(), two.clone()]);
         assert_eq!(home.evidence().unwrap().len(), 1);
@@ -912,13 +918,15 @@ mod tests {
             bytes[at] ^= 4;
             medium.write(path, &bytes).unwrap();
         };
-        for path in [SHOWN, LAST, MEMBERS, MET].map(|name| home.dir.join(name)) {
+        for path in [SHOWN, LAST, MEMBERS, LINKED_MEMBERS].map(|name| home.dir.join(name)) {
             damage(&path);
         }
         let is_damaged =
             |e: HomeError| matches!(e, HomeError::Damaged { .. }) && e.blame() == Blame::Local;
-        assert!(home.shown().is_err_and(is_damaged) && home.last_run().is_err_and(is_damaged));
-        assert!(home.met().is_empty());
+        assert!(
+            home.presentation().is_err_and(is_damaged) && home.last_run().is_err_and(is_damaged)
+        );
+        assert!(home.linked_members().is_empty());
         // The readable signed statements are valid.
         let known = home.members().unwrap();
         assert!(!known.is_whole && known.said == [one.clone()]);
@@ -937,7 +945,7 @@ mod tests {
             (0..met + unmet).map(|n| said(u8::try_from(n + 2).unwrap(), None)).collect();
         home.keep_members(said.iter().map(|(_, bytes)| &bytes[..])).unwrap();
         let all: Vec<_> = said.into_iter().map(|(said, _)| said.member).collect();
-        home.keep_met(&all[..met]).unwrap();
+        home.keep_linked_members(&all[..met]).unwrap();
         (home, all)
     }
 
@@ -949,15 +957,15 @@ mod tests {
             assert!(roles.closed);
             all.iter().filter(|key| roles.members.get(key) == Some(&MemberRole::Member)).count()
         };
-        let (home, all) = met_and_unmet(4, MAX_UNMET);
+        let (home, all) = met_and_unmet(4, MAX_UNLINKED);
         let given = home.change_role("member-2", Some(MemberRole::Removed), 10).unwrap();
         assert_eq!((given.left_out, given.member), (0, all[0]));
-        assert_eq!(named(&home, &all), 3 + MAX_UNMET);
-        let (home, all) = met_and_unmet(4, MAX_UNMET + 1);
+        assert_eq!(named(&home, &all), 3 + MAX_UNLINKED);
+        let (home, all) = met_and_unmet(4, MAX_UNLINKED + 1);
         let given = home.change_role("member-2", Some(MemberRole::Removed), 10).unwrap();
-        assert_eq!((given.left_out, named(&home, &all)), (MAX_UNMET + 1, 3));
+        assert_eq!((given.left_out, named(&home, &all)), (MAX_UNLINKED + 1, 3));
         // One of them that the founder named before has a place.
-        let (home, all) = met_and_unmet(1, MAX_UNMET + 5);
+        let (home, all) = met_and_unmet(1, MAX_UNLINKED + 5);
         home.change_role("member-9", None, 5).unwrap();
         home.change_role("member-2", Some(MemberRole::Removed), 10).unwrap();
         assert_eq!(named(&home, &all), 1);

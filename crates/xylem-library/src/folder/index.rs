@@ -32,7 +32,7 @@ const SYMLINK: u8 = 3;
 /// Flag beside the kind: the path is known, but not part of the folder here.
 const ABSENT: u8 = 0x80;
 /// Flag beside the kind: permissions and time come from another change than the content.
-const DESCRIBED: u8 = 0x40;
+const HAS_DESCRIBED: u8 = 0x40;
 /// Nanoseconds of a second.
 const SECOND_NS: u32 = 1_000_000_000;
 /// Resolutions of file times in nanoseconds, on file systems coarser than one nanosecond.
@@ -77,7 +77,7 @@ impl ItemKind {
     }
 
     /// Returns whether a disk that was given this may show it as `found`: some disks keep times less exactly.
-    pub(super) fn shows_as(&self, found: &Self) -> bool {
+    pub(super) fn may_appear_as(&self, found: &Self) -> bool {
         match (self, found) {
             (
                 Self::File { root, size, mode, mtime },
@@ -89,7 +89,7 @@ impl ItemKind {
 
     /// Takes the permissions and the time of another item, as far as that has them.
     #[must_use]
-    pub(super) fn described_as(mut self, other: &Self) -> Self {
+    pub(super) fn with_description_of(mut self, other: &Self) -> Self {
         match (&mut self, other) {
             (Self::File { mode, mtime, .. }, Self::File { mode: m, mtime: t, .. }) => {
                 (*mode, *mtime) = (*m, *t);
@@ -178,7 +178,7 @@ impl IndexItem {
     /// Records that `me` changed the path to `kind`, noticed at `now_ms`. `edited_ms` is the time of the content, if
     /// that is new.
     pub(super) fn changed(&mut self, kind: ItemKind, me: MemberId, edited_ms: u64, now_ms: u64) {
-        let dot = self.version.changed(me, now_ms);
+        let dot = self.version.record_change(me, now_ms);
         let is_alike = std::mem::discriminant(&self.kind) == std::mem::discriminant(&kind);
         let mode = |kind: &ItemKind| kind.description().map(|(mode, _)| mode);
         if self.kind.has_content_of(&kind) {
@@ -193,8 +193,8 @@ impl IndexItem {
     }
 
     /// Records at `now_ms` that `me` treats the item as made anew.
-    pub(super) fn made_anew(&mut self, me: MemberId, now_ms: u64) {
-        let dot = self.version.changed(me, now_ms);
+    pub(super) fn record_as_new(&mut self, me: MemberId, now_ms: u64) {
+        let dot = self.version.record_change(me, now_ms);
         (self.content, self.described, self.edited_ms) = (dot, dot, now_ms);
     }
 
@@ -390,7 +390,7 @@ fn write_entry(out: &mut Vec<u8>, path: &[u8], item: &IndexItem) {
     put_bytes(out, path);
     let described = (item.described != item.content).then_some(item.described);
     let mark = if item.absent { ABSENT } else { 0 };
-    put_kind(out, &item.kind, mark | described.map_or(0, |_| DESCRIBED));
+    put_kind(out, &item.kind, mark | described.map_or(0, |_| HAS_DESCRIBED));
     put_dot(out, item.content);
     out.extend_from_slice(&item.edited_ms.to_be_bytes());
     described.into_iter().for_each(|dot| put_dot(out, dot));
@@ -560,7 +560,7 @@ impl<'a> IndexParser<'a> {
     fn item(&mut self) -> Result<IndexItem, IndexError> {
         let [mark] = self.array()?;
         let absent = mark & ABSENT != 0;
-        let kind = match mark & !(ABSENT | DESCRIBED) {
+        let kind = match mark & !(ABSENT | HAS_DESCRIBED) {
             GONE => ItemKind::Gone,
             FILE => {
                 let root = Hash::from_bytes(self.array()?);
@@ -573,9 +573,9 @@ impl<'a> IndexParser<'a> {
             _ => return Err(IndexError::Malformed),
         };
         let (content, edited_ms) = (self.dot()?, self.u64()?);
-        let described = if mark & DESCRIBED == 0 { content } else { self.dot()? };
+        let described = if mark & HAS_DESCRIBED == 0 { content } else { self.dot()? };
         // Each item has one encoding.
-        if mark & DESCRIBED != 0 && described == content {
+        if mark & HAS_DESCRIBED != 0 && described == content {
             return Err(IndexError::Malformed);
         }
         let count = usize::from(self.u16()?);

@@ -19,7 +19,7 @@ use super::index::{Index, IndexError, IndexItem, ItemKind, Names, StateHasher};
 use super::merge::{Plan, merge};
 use super::obstacles::{ObstacleKind, Obstacles};
 use super::own_files::replace;
-use super::pacing::{FileLooks, MAX_FOLLOWED, Pacing, looks};
+use super::pacing::{FileLooks, MAX_FOLLOWED, Pacing, file_looks};
 use super::place::{DiskTraits, within};
 use super::rules::{FolderRules, RulesNews};
 use super::stored::{Entries, IndexSource, IndexWriter, StoredIndex, newest};
@@ -33,7 +33,7 @@ use crate::path::os_path;
 /// File of the member's own index, in the state directory.
 const INDEX: &str = "index";
 /// Published copies of the index that other members may still be fetching.
-const TOLD: u64 = 3;
+const PUBLISHED_INDEXES: u64 = 3;
 /// Marker file: the same random bytes in the folder's own directory and in the state directory. Without matching
 /// markers, a missing file does not count as removed.
 const MARKER: &str = "id";
@@ -117,7 +117,7 @@ impl LastScan {
         let untouched = files.filter(|path| !self.touched.contains(*path));
         let wanted: BTreeSet<&[u8]> = untouched.map(Vec::as_slice).collect();
         if let (false, Ok(store)) = (wanted.is_empty(), Store::open(crate::disk(), store)) {
-            self.plan = crate::publish::before::looks(&store, folder, root, &wanted);
+            self.plan = crate::publish::before::recorded_looks(&store, folder, root, &wanted);
         }
     }
 
@@ -138,7 +138,7 @@ impl SyncFolder {
     /// # Errors
     /// See [`FolderError`].
     pub fn open(root: &Path, kept: &Path, me: MemberId, name: &str) -> Result<Self, FolderError> {
-        let stored = known(root, kept)?;
+        let stored = open_index(root, kept)?;
         let pending = pending(&kept.join(PENDING))?;
         let own = root.join(OWN);
         if stored.is_empty() {
@@ -230,7 +230,7 @@ impl SyncFolder {
 
     /// Returns whether a change at this path needs no scan: the path is left out by the rules, or held until
     /// [`SyncFolder::held_until`].
-    pub fn passes_over(&self, path: &[u8]) -> bool {
+    pub fn needs_no_scan(&self, path: &[u8]) -> bool {
         let is_directory = || self.root.join(os_path(path)).is_dir();
         !self.rules.are_in(path)
             && (self.pacing.is_held(path) || self.rules.leaves_out(path, is_directory()))
@@ -255,7 +255,7 @@ impl SyncFolder {
     }
 
     /// Records that a file changed while it was read: it is held like one that was sent repeatedly.
-    pub fn is_unstable(&mut self, path: &[u8], why: String, now_ms: u64) {
+    pub fn hold_unstable(&mut self, path: &[u8], why: String, now_ms: u64) {
         if let Some(looks) = look(&self.root.join(os_path(path))) {
             self.pacing.unstable(path, looks, now_ms);
             self.obstacles.note(path, ObstacleKind::Busy, why, now_ms);
@@ -264,7 +264,7 @@ impl SyncFolder {
 
     /// Returns whether something that others have, and that was skipped until now, is to be taken over. The answer
     /// clears the flag.
-    pub fn takes_uncovered(&mut self) -> bool {
+    pub fn take_uncovered(&mut self) -> bool {
         std::mem::take(&mut self.uncovered)
     }
 
@@ -279,7 +279,7 @@ impl SyncFolder {
     ///
     /// # Errors
     /// See [`FolderError`].
-    pub fn take_stock(
+    pub fn record_scan(
         &mut self,
         store: &Path,
         root: &Hash,
@@ -310,18 +310,18 @@ impl SyncFolder {
                     entry.clone_from(&first.entry);
                 }
                 let Some(kind) = kind(entry) else { continue };
-                self.pass_to(&mut known, Some(&path), &mut stock, now_ms)?;
+                self.handle_missing_before(&mut known, Some(&path), &mut stock, now_ms)?;
                 let then = known.next_if(|next| matches!(next, Ok((then, _)) if *then == path));
                 let then = then.transpose()?.map(|(_, item)| item);
                 stock.uncovered |= then.as_ref().is_some_and(|then| then.absent);
-                let (item, is_new) = self.now(&path, then, kind, now_ms);
+                let (item, is_new) = self.item_now(&path, then, kind, now_ms);
                 stock.push(&path, &item)?;
                 if is_new && stock.sent.len() < MAX_FOLLOWED {
                     stock.sent.push(path);
                 }
             }
         }
-        self.pass_to(&mut known, None, &mut stock, now_ms)?;
+        self.handle_missing_before(&mut known, None, &mut stock, now_ms)?;
         drop(known);
         self.uncovered |= stock.uncovered;
         self.state_as_held = stock.state.finish();
@@ -334,11 +334,11 @@ impl SyncFolder {
         if std::mem::take(&mut self.again) {
             mark(&self.root.join(OWN), &self.kept)?;
         }
-        self.nothing_under_way()
+        self.clear_pending()
     }
 
     /// Handles the known paths before `path` that the scan did not find.
-    fn pass_to(
+    fn handle_missing_before(
         &self,
         known: &mut Peekable<Entries<'_>>,
         path: Option<&[u8]>,
@@ -365,7 +365,7 @@ impl SyncFolder {
     }
 
     /// Returns the item of a path at which the scan found `kind`, and whether this member changed it.
-    fn now(
+    fn item_now(
         &self,
         path: &[u8],
         then: Option<IndexItem>,
@@ -378,11 +378,11 @@ impl SyncFolder {
             true => kind.clone(),
             false => kind.clone().with_mode_of(then),
         };
-        if item.kind.shows_as(&as_kept(&item.kind)) {
+        if item.kind.may_appear_as(&as_kept(&item.kind)) {
             return (IndexItem { absent: false, ..item }, false);
         }
         let pending = self.pending.items.get(path);
-        if let Some(then) = pending.filter(|then| then.kind.shows_as(&as_kept(&then.kind))) {
+        if let Some(then) = pending.filter(|then| then.kind.may_appear_as(&as_kept(&then.kind))) {
             return (IndexItem { absent: false, ..then.clone() }, false);
         }
         let edited_ms = self.edited(path, &kind).unwrap_or(now_ms);
@@ -413,7 +413,7 @@ impl SyncFolder {
         let on_disk = within(&self.root, path, false).and_then(|at| at.symlink_metadata());
         let removed = match on_disk {
             // A disk that folds names may show another file.
-            Ok(_) => self.habits.keeps_apart(&self.own(""), &self.root, path).is_err(),
+            Ok(_) => self.habits.check_exact_name(&self.own(""), &self.root, path).is_err(),
             Err(e) => matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
         };
         if !removed || self.rules.leaves_out(path, item.kind.is_directory()) {
@@ -423,7 +423,7 @@ impl SyncFolder {
             return Some(then.clone());
         }
         // A file that was left out may have disappeared meanwhile; that is no removal for others.
-        if self.again || (item.absent && !self.was_in_the_way(path)) {
+        if self.again || (item.absent && !self.was_obstructed(path)) {
             return None;
         }
         item.changed(ItemKind::Gone, self.me, now_ms, now_ms);
@@ -432,7 +432,7 @@ impl SyncFolder {
 
     /// Returns whether the path, or a directory above it, was absent at the last scan only because it kept changing or
     /// could not be read. It was then part of the folder all the time.
-    fn was_in_the_way(&self, path: &[u8]) -> bool {
+    fn was_obstructed(&self, path: &[u8]) -> bool {
         let ends = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         ends.chain([path.len()]).any(|end| {
             let obstacle = self.obstacles.get(path.get(..end).unwrap_or(path));
@@ -495,7 +495,7 @@ impl SyncFolder {
     /// The system's.
     pub(super) fn settle(&mut self) -> Result<(), FolderError> {
         self.write_changes()?;
-        self.nothing_under_way()
+        self.clear_pending()
     }
 
     fn write_changes(&mut self) -> Result<(), FolderError> {
@@ -519,7 +519,7 @@ impl SyncFolder {
         Ok(())
     }
 
-    fn nothing_under_way(&mut self) -> Result<(), FolderError> {
+    fn clear_pending(&mut self) -> Result<(), FolderError> {
         self.pending = Index::default();
         match fs::remove_file(self.kept.join(PENDING)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at(&self.kept)(e)),
@@ -532,8 +532,8 @@ impl SyncFolder {
     ///
     /// # Errors
     /// The system's.
-    pub fn tell(&mut self) -> Result<PathBuf, FolderError> {
-        let path = self.own(&told(self.told));
+    pub fn publish_index(&mut self) -> Result<PathBuf, FolderError> {
+        let path = self.own(&published_name(self.told));
         self.told += 1;
         self.stored.copy(&path)?;
         Ok(path)
@@ -571,7 +571,7 @@ impl IndexUpdate {
 
 /// Returns how the file at a path looks; `None` if there is no file.
 fn look(path: &Path) -> Option<FileLooks> {
-    looks(&crate::disk().metadata(path).ok()?)
+    file_looks(&crate::disk().metadata(path).ok()?)
 }
 
 /// Marks the folder as the one that belongs to the state directory.
@@ -587,13 +587,13 @@ fn is_marked(own: &Path, kept: &Path) -> bool {
 }
 
 /// Returns the name of a published index.
-fn told(number: u64) -> String {
-    format!("{INDEX}-{}", number % TOLD)
+fn published_name(number: u64) -> String {
+    format!("{INDEX}-{}", number % PUBLISHED_INDEXES)
 }
 
 /// Opens the stored index of the folder `root`. A damaged one is restored from the newest published copy, which has the
 /// same versions. Without versions, every later change of any member would be a conflict.
-fn known(root: &Path, kept: &Path) -> Result<StoredIndex, FolderError> {
+fn open_index(root: &Path, kept: &Path) -> Result<StoredIndex, FolderError> {
     let path = kept.join(INDEX);
     match StoredIndex::open(&path) {
         Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -601,7 +601,8 @@ fn known(root: &Path, kept: &Path) -> Result<StoredIndex, FolderError> {
         }
         Err(e @ FolderError::Index { why: IndexError::Old, .. }) => Err(e),
         Err(e @ FolderError::Index { .. }) => {
-            let copies = (0..TOLD).map(|number| root.join(OWN).join(told(number)));
+            let copies =
+                (0..PUBLISHED_INDEXES).map(|number| root.join(OWN).join(published_name(number)));
             newest(copies).ok_or(e)?.copy(&path)?;
             StoredIndex::open(&path)
         }

@@ -61,7 +61,7 @@ fn is_home(files: &OwnFiles, dir: &Path) -> Result<bool, HomeError> {
 }
 
 /// Returns all state directories that a store has for the folder at this path, in a fixed order.
-fn at_path(files: &OwnFiles, store: &Path, folder: &Path) -> Result<Vec<PathBuf>, HomeError> {
+fn state_dirs_of(files: &OwnFiles, store: &Path, folder: &Path) -> Result<Vec<PathBuf>, HomeError> {
     let homes = store.join("sync");
     let names = match files.medium().list_dir(&homes) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -85,7 +85,7 @@ fn at_path(files: &OwnFiles, store: &Path, folder: &Path) -> Result<Vec<PathBuf>
 ///
 /// # Errors
 /// [`HomeError::Unknown`], [`HomeError::Copied`]; the system's.
-pub(super) fn find(
+pub(super) fn find_state_dir(
     files: &OwnFiles,
     store: &Path,
     folder: &Path,
@@ -105,7 +105,7 @@ pub(super) fn find(
         }
         return Ok(Some(dir));
     }
-    for dir in at_path(files, store, folder)? {
+    for dir in state_dirs_of(files, store, folder)? {
         if is_home(files, &dir)? {
             return Ok(Some(dir));
         }
@@ -121,8 +121,12 @@ pub(super) fn find(
 ///
 /// # Errors
 /// The system's.
-pub(super) fn place(files: &OwnFiles, store: &Path, folder: &Path) -> Result<PathBuf, HomeError> {
-    for dir in at_path(files, store, folder)? {
+pub(super) fn new_state_dir(
+    files: &OwnFiles,
+    store: &Path,
+    folder: &Path,
+) -> Result<PathBuf, HomeError> {
+    for dir in state_dirs_of(files, store, folder)? {
         // The directory was begun and never finished, or its content is lost.
         if !is_home(files, &dir)? {
             return Ok(dir);

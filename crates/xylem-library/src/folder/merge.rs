@@ -54,13 +54,13 @@ pub struct PlannedChange {
     /// The expected content until then. Anything else is a concurrent local change, and stays.
     pub before: ItemKind,
     /// The losing version, if both members changed the path concurrently.
-    pub beaten: Option<LosingVersion>,
+    pub losing: Option<LosingVersion>,
 }
 
 impl PlannedChange {
     /// Returns the content that has to be fetched, and its bytes.
     pub(super) fn fetched(&self) -> Option<(Hash, u64)> {
-        let kind = match &self.beaten {
+        let kind = match &self.losing {
             Some(LosingVersion { item, whose: MergeSide::Theirs, .. }) => &item.kind,
             _ if self.item.kind.has_content_of(&self.before) => return None,
             _ => &self.item.kind,
@@ -76,9 +76,9 @@ impl PlannedChange {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Versions to record; the folder has their content already.
-    pub known: Vec<(Vec<u8>, IndexItem)>,
+    pub noted: Vec<(Vec<u8>, IndexItem)>,
     /// Paths to remove, inner ones first.
-    pub gone: Vec<PlannedChange>,
+    pub removed: Vec<PlannedChange>,
     /// Paths to write, or to give other permissions and times; directories first. Files are fetched.
     pub put: Vec<PlannedChange>,
     /// Refused paths with the reason; only the first of them.
@@ -95,22 +95,22 @@ impl Plan {
 
     /// Returns the latest time that the plan takes over, in milliseconds since 1970.
     pub fn newest(&self) -> u64 {
-        let places = self.gone.iter().chain(&self.put);
-        let beaten = self.put.iter().filter_map(|place| place.beaten.as_ref());
+        let places = self.removed.iter().chain(&self.put);
+        let beaten = self.put.iter().filter_map(|place| place.losing.as_ref());
         let items = places.map(|place| &place.item).chain(beaten.map(|beaten| &beaten.item));
-        let items = items.chain(self.known.iter().map(|(_, item)| item));
+        let items = items.chain(self.noted.iter().map(|(_, item)| item));
         items.map(IndexItem::newest).max().unwrap_or(0)
     }
 
     /// Returns the files that are only renamed: positions in `gone`, mapped to positions in `put`.
     pub(super) fn renames(&self) -> HashMap<usize, usize> {
         let mut from: HashMap<Hash, Vec<usize>> = HashMap::new();
-        for (at, place) in self.gone.iter().enumerate() {
+        for (at, place) in self.removed.iter().enumerate() {
             if let Some(root) = place.before.root() {
                 from.entry(root).or_default().push(at);
             }
         }
-        let free = |place: &PlannedChange| place.before.is_gone() && place.beaten.is_none();
+        let free = |place: &PlannedChange| place.before.is_gone() && place.losing.is_none();
         let mut renames = HashMap::new();
         for (to, place) in self.put.iter().enumerate().filter(|(_, place)| free(place)) {
             let from = place.item.kind.root().and_then(|root| from.get_mut(&root));
@@ -197,17 +197,17 @@ fn bounded(
     leaves_out: &dyn Fn(&[u8], bool) -> bool,
     most: MergeLimits,
 ) -> Result<Plan, FolderError> {
-    match compared(ours, theirs, leaves_out, most)? {
+    match plan_within(ours, theirs, leaves_out, most)? {
         Some(plan) => Ok(plan),
         None => {
             let most = MergeLimits { portion: usize::MAX, ..most };
-            Ok(compared(ours, theirs, leaves_out, most)?.unwrap_or_default())
+            Ok(plan_within(ours, theirs, leaves_out, most)?.unwrap_or_default())
         }
     }
 }
 
 /// Implements [`merge`]; `None` if the plan has to be whole and is more than a portion.
-fn compared(
+fn plan_within(
     ours: &dyn IndexSource,
     theirs: &dyn IndexSource,
     leaves_out: &dyn Fn(&[u8], bool) -> bool,
@@ -227,19 +227,19 @@ fn compared(
         let our = next.as_ref().filter(|(ours, _)| *ours == path).map(|(_, our)| our);
         merging.take(path, their, our);
         let plan = &mut merging.plan;
-        if plan.put.len().max(plan.known.len()) > most.portion {
+        if plan.put.len().max(plan.noted.len()) > most.portion {
             plan.rest = true;
             plan.put.truncate(most.portion);
-            plan.known.truncate(most.portion);
+            plan.noted.truncate(most.portion);
         }
-        let alone = plan.gone.is_empty() && merging.met.is_empty();
+        let alone = plan.removed.is_empty() && merging.met.is_empty();
         if plan.rest && !alone {
             return Ok(None);
         }
     }
     merging.settle(ours, theirs)?;
     let mut plan = merging.plan;
-    plan.gone.reverse();
+    plan.removed.reverse();
     Ok(Some(plan))
 }
 
@@ -271,7 +271,7 @@ impl Merging {
         let (item, lost) = match our {
             None => (their.clone(), None),
             Some(our) if our.absent => return,
-            Some(our) => joined(our, &their),
+            Some(our) => join_items(our, &their),
         };
         if our.is_some_and(|our| *our == item) {
             return;
@@ -347,7 +347,7 @@ impl Merging {
             }
         }
         for (met, names) in std::mem::take(&mut self.met).into_iter().zip(&named) {
-            let to = free(&met.lost, names, &known);
+            let to = free_copy_name(&met.lost, names, &known);
             let ConcurrentChange { path, item, before, lost, whose } = met;
             match to {
                 Some(to) => {
@@ -360,7 +360,12 @@ impl Merging {
                         continue;
                     }
                     let beaten = Some(LosingVersion { to: to.to_vec(), item: lost, whose });
-                    self.plan.put.push(PlannedChange { path, item, before: before.kind, beaten });
+                    self.plan.put.push(PlannedChange {
+                        path,
+                        item,
+                        before: before.kind,
+                        losing: beaten,
+                    });
                 }
                 None => self.plan.step(path, item, before.kind),
             }
@@ -372,7 +377,7 @@ impl Merging {
 
 /// Returns the first of these names that no index lists. `None`: under one of them a member has kept the content
 /// already, or has seen it and removed it.
-fn free<'a>(
+fn free_copy_name<'a>(
     lost: &IndexItem,
     names: &'a [Vec<u8>],
     known: &BTreeMap<&[u8], Vec<IndexItem>>,
@@ -397,24 +402,24 @@ impl Plan {
     /// Plans the step that makes a path this item.
     fn step(&mut self, path: Vec<u8>, item: IndexItem, before: ItemKind) {
         if item.kind == before {
-            self.known.push((path, item));
+            self.noted.push((path, item));
         } else if item.kind.is_gone() {
-            self.gone.push(PlannedChange { path, item, before, beaten: None });
+            self.removed.push(PlannedChange { path, item, before, losing: None });
         } else {
-            self.put.push(PlannedChange { path, item, before, beaten: None });
+            self.put.push(PlannedChange { path, item, before, losing: None });
         }
     }
 }
 
 /// Merges two versions of a path. Also returns which of the two contents has to be kept under another name.
-pub(super) fn joined(our: &IndexItem, their: &IndexItem) -> (IndexItem, Option<MergeSide>) {
+pub(super) fn join_items(our: &IndexItem, their: &IndexItem) -> (IndexItem, Option<MergeSide>) {
     match our.version.order(&their.version) {
         Some(Ordering::Less) => return (their.clone(), None),
         Some(Ordering::Greater) => return (our.clone(), None),
         Some(Ordering::Equal) if our == their => return (our.clone(), None),
         Some(Ordering::Equal) | None => {}
     }
-    let (winner, lost) = stronger(our, their);
+    let (winner, lost) = pick_winner(our, their);
     let mut item = match winner {
         Some(MergeSide::Ours) => our.clone(),
         Some(MergeSide::Theirs) => their.clone(),
@@ -430,7 +435,7 @@ pub(super) fn joined(our: &IndexItem, their: &IndexItem) -> (IndexItem, Option<M
 }
 
 /// Decides which content stays (`None`: neither), and which has to be kept elsewhere.
-fn stronger(our: &IndexItem, their: &IndexItem) -> (Option<MergeSide>, Option<MergeSide>) {
+fn pick_winner(our: &IndexItem, their: &IndexItem) -> (Option<MergeSide>, Option<MergeSide>) {
     let is_same = our.kind.has_content_of(&their.kind);
     let seen = (their.version.has_seen(our.content), our.version.has_seen(their.content));
     let ours_first = rank(our) > rank(their);
@@ -467,7 +472,7 @@ fn describe(item: &mut IndexItem, our: &IndexItem, their: &IndexItem) {
         _ => their,
     };
     if newer.kind.has_content_of(&item.kind) {
-        item.kind = item.kind.clone().described_as(&newer.kind);
+        item.kind = item.kind.clone().with_description_of(&newer.kind);
     } else {
         item.kind = item.kind.clone().with_mode_of(&newer.kind);
     }
@@ -491,7 +496,7 @@ fn content(kind: &ItemKind) -> [u8; 32] {
 }
 
 /// Returns the name of the copy of a member's version.
-pub(super) fn beside(path: &[u8], whose: &str, kind: &ItemKind) -> Vec<u8> {
+pub(super) fn copy_path(path: &[u8], whose: &str, kind: &ItemKind) -> Vec<u8> {
     copy_name(path, whose, &content(kind), SHORT)
 }
 
@@ -549,12 +554,12 @@ mod tests {
             loop {
                 let most = MergeLimits { portion, ..MOST };
                 let plan = bounded(&self.index, &other.index, &|_, _| false, most).unwrap();
-                for (path, item) in plan.known.clone() {
+                for (path, item) in plan.noted.clone() {
                     assert_eq!(self.kind(&path), item.kind, "known is what is there");
                     self.index.items.insert(path, item);
                 }
-                for PlannedChange { path, item, before, beaten } in
-                    plan.gone.iter().chain(&plan.put).cloned()
+                for PlannedChange { path, item, before, losing: beaten } in
+                    plan.removed.iter().chain(&plan.put).cloned()
                 {
                     assert_eq!(self.kind(&path), before);
                     if let Some(LosingVersion { to, item, .. }) = beaten {
@@ -581,7 +586,7 @@ mod tests {
     }
 
     fn met(plan: &Plan) -> Vec<&[u8]> {
-        let met = plan.put.iter().filter(|place| place.beaten.is_some());
+        let met = plan.put.iter().filter(|place| place.losing.is_some());
         met.map(|place| place.path.as_slice()).collect()
     }
 
@@ -604,7 +609,7 @@ mod tests {
         assert_eq!(plan.put[0].before, file("1"));
         assert!(bob.hear(&alice).is_empty(), "they are in step");
         bob.set("a", ItemKind::Gone, 3);
-        assert_eq!(alice.hear(&bob).gone.len(), 1);
+        assert_eq!(alice.hear(&bob).removed.len(), 1);
         assert_eq!(alice.index.state(), bob.index.state());
     }
 
@@ -639,7 +644,7 @@ mod tests {
             alice.set(&new, file(old), 2);
         }
         let plans = bob.hear_by(&alice, 2);
-        assert_eq!((sizes(&plans), plans[0].gone.len()), (vec![5], 5));
+        assert_eq!((sizes(&plans), plans[0].removed.len()), (vec![5], 5));
         assert_eq!(bob.index.state(), alice.index.state());
     }
 
@@ -706,14 +711,14 @@ mod tests {
         carol.set("a", file("alice's, the later one"), 5);
         dave.set("a", file("bob's"), 2);
         assert_eq!(met(&plan(&carol, &dave)), [b"a"]);
-        let copy = beside(b"a", "bob", &file("bob's"));
+        let copy = copy_path(b"a", "bob", &file("bob's"));
         carol.set(std::str::from_utf8(&copy).unwrap(), file("bob's"), 6);
         let again = plan(&carol, &dave);
         assert!(again.put.is_empty(), "{again:?}");
     }
 
     fn file_of(content: &str, mode: u32, mtime: i64) -> ItemKind {
-        file(content).described_as(&ItemKind::File {
+        file(content).with_description_of(&ItemKind::File {
             root: xylem_hash::hash(b""),
             size: 0,
             mode,
@@ -767,10 +772,10 @@ mod tests {
         assert!(alice.kind(b"a").has_content_of(&file("bob's")));
         carol.set("a", ItemKind::Gone, 12);
         let plans = exchange(&mut alice, &mut carol);
-        assert_eq!(plans[0].gone.len(), 1);
+        assert_eq!(plans[0].removed.len(), 1);
         assert_eq!(
             alice.files(),
-            [String::from_utf8(beside(b"a", "alice", &file("alice's"))).unwrap()]
+            [String::from_utf8(copy_path(b"a", "alice", &file("alice's"))).unwrap()]
         );
     }
 
@@ -853,7 +858,7 @@ mod tests {
     #[test]
     fn a_copy_whose_name_is_taken_gets_a_longer_one() {
         let (mut alice, mut bob) = two();
-        let copy = beside(b"a", "alice", &file("alice's"));
+        let copy = copy_path(b"a", "alice", &file("alice's"));
         bob.set(std::str::from_utf8(&copy).unwrap(), file("something else"), 5);
         alice.set("a", file("alice's"), 10);
         bob.set("a", file("bob's"), 11);
@@ -867,7 +872,7 @@ mod tests {
     #[test]
     fn a_copy_of_a_link_is_named_by_its_target() {
         let link = |target: &str| ItemKind::Symlink { target: target.into() };
-        assert_ne!(beside(b"a", "bob", &link("x")), beside(b"a", "bob", &link("y")));
+        assert_ne!(copy_path(b"a", "bob", &link("x")), copy_path(b"a", "bob", &link("y")));
     }
 
     /// No foreign index makes ours too large to read; the rest of the index is taken.
@@ -876,7 +881,7 @@ mod tests {
         let (alice, mut bob) = two();
         let crowd = |item: &mut IndexItem, count: u64| {
             for n in 0..count {
-                item.version.changed((n + 1_000).to_be_bytes(), 1);
+                item.version.record_change((n + 1_000).to_be_bytes(), 1);
             }
         };
         crowd(bob.index.items.get_mut(b"a".as_slice()).unwrap(), MAX_MEMBERS as u64 - 4);
@@ -898,11 +903,11 @@ mod tests {
             carol.set(&format!("there {n}"), file("x"), 1);
         }
         let plan = bounded(&carol, 10);
-        assert_eq!((plan.known.len(), plan.put.len(), plan.refused.len()), (4, 5, 11));
+        assert_eq!((plan.noted.len(), plan.put.len(), plan.refused.len()), (4, 5, 11));
         // A path that is known already may change all the same.
         let mut dave = alice.clone();
         dave.set("a", ItemKind::Gone, 9);
-        assert_eq!(bounded(&dave, 1).gone.len(), 1);
+        assert_eq!(bounded(&dave, 1).removed.len(), 1);
         // If the copy's name is too long, no copy is made and ours stays.
         let deep = format!("{}{}", "y/".repeat(490), "x".repeat(200));
         let deep = format!("{}/{deep}", ["z"; 14].map(|z| z.repeat(207)).join("/"));
@@ -933,7 +938,7 @@ mod tests {
                 members[who].set(path, kind, now as u64);
                 let item = members[who].index.items.get_mut(path.as_bytes()).unwrap();
                 for n in 0..crowd {
-                    item.version.changed((n + 1_000 * who as u64).to_be_bytes(), 1);
+                    item.version.record_change((n + 1_000 * who as u64).to_be_bytes(), 1);
                 }
             }
             let [mut alice, bob] = members;

@@ -23,7 +23,7 @@ pub(super) const MAX_FOLLOWED: usize = 2_000;
 pub(super) type FileLooks = (u64, DiskAttributes);
 
 /// Returns how the file with this metadata looks; `None` if it is no file.
-pub(super) fn looks(meta: &Meta) -> Option<FileLooks> {
+pub(super) fn file_looks(meta: &Meta) -> Option<FileLooks> {
     (meta.kind == FileKind::File).then(|| (meta.size, DiskAttributes::of(meta)))
 }
 

@@ -122,7 +122,7 @@ struct ProbeResult {
 
 impl DiskTraits {
     /// Probes the disk in the directory `own`, once.
-    fn found(&self, own: &Path) -> ProbeResult {
+    fn probe(&self, own: &Path) -> ProbeResult {
         *self.found.get_or_init(|| {
             let at = own.join(TRIED);
             let tried = File::create(&at).and_then(|_| set_mode(&at, ODD));
@@ -137,7 +137,7 @@ impl DiskTraits {
 
     /// Returns whether the disk of `own` keeps permissions as they are set.
     pub(super) fn keeps_modes(&self, own: &Path) -> bool {
-        self.found(own).keeps_modes
+        self.probe(own).keeps_modes
     }
 
     /// Forgets the names that were listed.
@@ -149,8 +149,8 @@ impl DiskTraits {
     ///
     /// # Errors
     /// The disk takes another name for the same; the system's.
-    pub(super) fn keeps_apart(&self, own: &Path, root: &Path, path: &[u8]) -> io::Result<()> {
-        if !self.found(own).folds {
+    pub(super) fn check_exact_name(&self, own: &Path, root: &Path, path: &[u8]) -> io::Result<()> {
+        if !self.probe(own).folds {
             return Ok(());
         }
         let (whole, mut at) = (os_path(path), root.to_path_buf());

@@ -41,18 +41,18 @@ impl Plan {
     /// of paths left out. [`Plan::rest`] is unchanged.
     pub fn leave_out(&mut self, mut leaves: impl FnMut(&[u8], &IndexItem) -> bool) -> usize {
         let mut left = BTreeSet::new();
-        for place in self.put.iter().chain(&self.gone) {
+        for place in self.put.iter().chain(&self.removed) {
             if leaves(&place.path, &place.item) {
                 left.insert(place.path.clone());
             }
         }
         let stays: BTreeSet<Vec<u8>> = self
-            .gone
+            .removed
             .iter()
             .filter(|place| left.contains(&place.path))
             .map(|p| p.path.clone())
             .collect();
-        let above = self.gone.iter().chain(&self.put).filter(|place| {
+        let above = self.removed.iter().chain(&self.put).filter(|place| {
             let below = [&place.path[..], b"/"].concat();
             matches!(place.before, ItemKind::Directory { .. })
                 && !place.item.kind.is_directory()
@@ -61,8 +61,8 @@ impl Plan {
         let above: Vec<Vec<u8>> = above.map(|place| place.path.clone()).collect();
         left.extend(above);
         self.put.retain(|place| !left.contains(&place.path));
-        self.gone.retain(|place| !left.contains(&place.path));
-        self.known.retain(|(path, item)| !leaves(path, item));
+        self.removed.retain(|place| !left.contains(&place.path));
+        self.noted.retain(|(path, item)| !leaves(path, item));
         left.len()
     }
 
@@ -96,7 +96,7 @@ impl Plan {
     pub fn removals(&self) -> HashSet<Vec<u8>> {
         let roots: HashSet<Hash> =
             self.put.iter().filter_map(|place| place.item.kind.root()).collect();
-        let removed = self.gone.iter().filter(|place| match place.before {
+        let removed = self.removed.iter().filter(|place| match place.before {
             ItemKind::File { root, .. } => !roots.contains(&root),
             ItemKind::Symlink { .. } => true,
             ItemKind::Directory { .. } | ItemKind::Gone => false,
@@ -110,7 +110,7 @@ impl SyncFolder {
     /// unknown.
     pub fn room(&self) -> Option<u64> {
         let index = self.own("index-0").metadata().map_or(0, |meta| meta.len());
-        let free = crate::disk().room(&self.root).ok().flatten()?;
+        let free = crate::disk().free_bytes(&self.root).ok().flatten()?;
         Some(free.saturating_sub(index.saturating_mul(2)))
     }
 
@@ -136,7 +136,7 @@ mod tests {
     fn place(path: &str, content: &str, before: ItemKind) -> PlannedChange {
         let root = xylem_hash::hash(content.as_bytes());
         let kind = ItemKind::File { root, size: content.len() as u64, mode: 0o644, mtime: (0, 0) };
-        PlannedChange { path: path.into(), item: item(kind), before, beaten: None }
+        PlannedChange { path: path.into(), item: item(kind), before, losing: None }
     }
 
     fn item(kind: ItemKind) -> IndexItem {
@@ -172,7 +172,7 @@ mod tests {
         let ours = place("a", "ours", ItemKind::Gone).item;
         let beaten =
             |whose| Some(LosingVersion { to: b"a.conflict".to_vec(), item: ours.clone(), whose });
-        theirs.beaten = beaten(MergeSide::Ours);
+        theirs.losing = beaten(MergeSide::Ours);
         let put = vec![theirs, place("b", "x", ItemKind::Gone)];
         let mut plan = Plan { put, ..Plan::default() };
         assert_eq!(plan.leave_out(|path, _| path == b"a"), 1);
@@ -181,14 +181,14 @@ mod tests {
         // A losing version's content is fetched. A path that only changes permissions, or is renamed, needs no content.
         let mut kept = place("a", "kept", place("a", "kept", ItemKind::Gone).item.kind);
         let described = kept.clone();
-        kept.beaten = beaten(MergeSide::Theirs);
+        kept.losing = beaten(MergeSide::Theirs);
         let gone = PlannedChange {
             before: described.item.kind.clone(),
             ..place("old", "", ItemKind::Gone)
         };
         let renamed = place("new", "kept", ItemKind::Gone);
         let (put, gone) = (vec![kept, described, renamed], vec![gone]);
-        let mut plan = Plan { put, gone, ..Plan::default() };
+        let mut plan = Plan { put, removed: gone, ..Plan::default() };
         let roots: Vec<Hash> = plan.contents().into_keys().collect();
         assert_eq!(roots, [xylem_hash::hash(b"ours")]);
         assert_eq!(plan.leave_out_contents(&roots.into_iter().collect()), 1);
@@ -202,12 +202,12 @@ mod tests {
             path: path.into(),
             item: item(ItemKind::Gone),
             before,
-            beaten: None,
+            losing: None,
         };
         let directory = || ItemKind::Directory { mode: 0o755 };
         let file = |content| place("", content, ItemKind::Gone).item.kind;
         let mut plan = Plan {
-            gone: vec![
+            removed: vec![
                 gone("d/e/f", file("f")),
                 gone("d/e", directory()),
                 gone("d/g", file("g")),
@@ -217,7 +217,7 @@ mod tests {
             ..Plan::default()
         };
         assert_eq!(plan.leave_out(|path, _| path == b"d/e/f"), 3);
-        let left: Vec<_> = plan.gone.iter().map(|place| place.path.as_slice()).collect();
+        let left: Vec<_> = plan.removed.iter().map(|place| place.path.as_slice()).collect();
         assert_eq!(left, [b"d/g".as_slice(), b"dd"]);
     }
 
@@ -229,11 +229,11 @@ mod tests {
                 path: Vec::from(path),
                 item: item(ItemKind::Gone),
                 before,
-                beaten: None,
+                losing: None,
             }
         };
         let plan = Plan {
-            gone: vec![gone("old", "moved"), gone("removed", "x")],
+            removed: vec![gone("old", "moved"), gone("removed", "x")],
             put: vec![place("new", "moved", ItemKind::Gone)],
             ..Plan::default()
         };

@@ -41,7 +41,7 @@ pub struct Roles {
 
 impl Roles {
     /// The roles before any statement of the founder, in a group with a schema: only the founder is a member.
-    pub fn unheard(founder: PublisherId) -> Self {
+    pub fn founder_only(founder: PublisherId) -> Self {
         Self { closed: true, members: [(founder, MemberRole::Member)].into(), ..Self::default() }
     }
 
@@ -165,7 +165,7 @@ impl Membership {
     }
 
     /// Returns whether no roles of the founder are known yet.
-    pub fn is_unheard(&self) -> bool {
+    pub fn has_no_roles(&self) -> bool {
         self.roles.number == 0
     }
 
@@ -173,13 +173,13 @@ impl Membership {
     /// are known yet.
     pub fn may_admit(&self, member: &PublisherId) -> bool {
         let by_schema = self.roles.schema.is_some() && !self.roles.members.contains_key(member);
-        self.is_unheard() || by_schema || self.admits(member)
+        self.has_no_roles() || by_schema || self.admits(member)
     }
 
     /// Returns a number that grows whenever a member may have lost a role. Publications then get names that such a
     /// member does not know. Where certificates end by themselves, the start of this run counts, because an earlier run
     /// may have forgotten an end.
-    pub fn audience(&self) -> u64 {
+    pub fn name_epoch(&self) -> u64 {
         match self.roles.schema {
             Some(_) => self.roles.number.max(self.since_ms),
             None => self.roles.number,
@@ -201,7 +201,7 @@ impl Membership {
     ///
     /// # Errors
     /// It is no member.
-    pub fn hear(
+    pub fn judge_member(
         &mut self,
         member: &PublisherId,
         shown: &[u8],
@@ -292,11 +292,11 @@ mod tests {
         // The founder's list takes precedence over certificates.
         for n in [5, 6, 7, 8] {
             let shown = shown_by("/org/staff/x", &member(n), NOW + 5_000);
-            assert_eq!(members.hear(&member(n), &shown, NOW).is_ok(), n != 6);
+            assert_eq!(members.judge_member(&member(n), &shown, NOW).is_ok(), n != 6);
         }
         assert_eq!(can(&members), [reads, no, all, all]);
         // No other key is a member before the founder's roles are known.
-        let members = of(Roles::unheard(FOUNDER));
+        let members = of(Roles::founder_only(FOUNDER));
         assert_eq!(can(&members), [no; 4]);
         assert!(members.admits(&FOUNDER) && members.may_write(&FOUNDER));
     }
@@ -319,20 +319,20 @@ mod tests {
     fn certificates_count_until_they_end_and_schemas_judge_anew() {
         let mut members = of(Roles { number: 1, schema: Some(schema()), ..Roles::default() });
         let (bob, shown) = (member(8), shown_by("/org/staff/bob", &member(8), NOW + 5_000));
-        members.hear(&bob, &shown, NOW).unwrap();
-        let before = members.audience();
+        members.judge_member(&bob, &shown, NOW).unwrap();
+        let before = members.name_epoch();
         assert!(!members.expire(NOW + 5_999) && members.may_write(&bob));
         assert!(members.expire(NOW + 6_000));
         assert!(!members.admits(&bob) && !members.may_write(&bob));
-        assert!(members.audience() > before, "names that it has heard lead nowhere");
-        assert!(members.hear(&bob, &shown, NOW + 6_000).is_err());
+        assert!(members.name_epoch() > before, "names that it has heard lead nowhere");
+        assert!(members.judge_member(&bob, &shown, NOW + 6_000).is_err());
         let renewed = shown_by("/org/staff/bob", &bob, NOW + 50_000);
-        members.hear(&bob, &renewed, NOW + 6_000).unwrap();
+        members.judge_member(&bob, &renewed, NOW + 6_000).unwrap();
         // An older presentation does not count after a newer one, and the end is reported once.
         assert!(!members.expire(NOW + 6_000));
-        assert!(members.hear(&bob, &shown, NOW + 6_000).is_err() && !members.admits(&bob));
+        assert!(members.judge_member(&bob, &shown, NOW + 6_000).is_err() && !members.admits(&bob));
         assert!(members.expire(NOW + 6_000) && !members.expire(NOW + 6_000));
-        members.hear(&bob, &renewed, NOW + 6_000).unwrap();
+        members.judge_member(&bob, &renewed, NOW + 6_000).unwrap();
         assert!(!members.take(Roles::default()), "older roles are not taken");
         let newer = Roles { number: 2, schema: Some(schema()), ..Roles::default() };
         assert!(members.take(newer) && !members.admits(&bob), "until it is looked at again");
@@ -345,10 +345,10 @@ mod tests {
             let mut key = [0; 32];
             key[..2].copy_from_slice(&n.to_be_bytes());
             let stranger = shown_by("/org/other/x", &PublisherId(key), NOW + 5_000);
-            assert!(members.hear(&PublisherId(key), &stranger, NOW).is_err());
+            assert!(members.judge_member(&PublisherId(key), &stranger, NOW).is_err());
             assert_eq!(members.certified.len(), usize::from(n).min(MAX_MEMBERS));
             let shown = shown_by("/org/guest/x", &PublisherId(key), NOW + 5_000);
-            let heard = members.hear(&PublisherId(key), &shown, NOW);
+            let heard = members.judge_member(&PublisherId(key), &shown, NOW);
             assert_eq!(heard.is_ok(), usize::from(n) < MAX_MEMBERS);
         }
     }

@@ -9,7 +9,7 @@ use xylem_object::ticket::{CHECKSUM_LEN, base32, checksum};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use zeroize::Zeroizing;
 
-use super::certified::MAX_SHOWN;
+use super::certified::MAX_PRESENTATION;
 use super::error::FolderError;
 use super::history::{LogEntry, MemberLog, Past};
 use super::index::{MAX_NAME, is_name};
@@ -147,7 +147,7 @@ impl MemberStatement {
             roles.write(&mut out);
         }
         put(&mut out, &self.shown);
-        let entry = LogEntry { number: self.number, said: xylem_hash::hash(&out) };
+        let entry = LogEntry { number: self.number, hash: xylem_hash::hash(&out) };
         let mut past = Vec::new();
         log.past_with(entry).iter().for_each(|end| end.write(&mut past));
         put(&mut out, &past);
@@ -218,10 +218,11 @@ impl MemberStatement {
         if roles.is_none() && bytes.len() > MAX_WITHOUT_ROLES.saturating_sub(SIGNATURE_LEN) {
             return None;
         }
-        let shown = Some(field(&mut input)?).filter(|shown| shown.len() <= MAX_SHOWN)?.to_vec();
+        let shown =
+            Some(field(&mut input)?).filter(|shown| shown.len() <= MAX_PRESENTATION)?.to_vec();
         let said = xylem_hash::hash(bytes.get(..bytes.len().checked_sub(input.len())?)?);
         let past = Past::read(field(&mut input)?)?;
-        if past.recent().last() != Some(&LogEntry { number, said }) {
+        if past.recent().last() != Some(&LogEntry { number, hash: said }) {
             return None;
         }
         let proof = array(&mut input)?;
@@ -400,7 +401,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let mut log = MemberLog::open(&dir.path().join("history")).unwrap();
         for number in 1..100 {
-            log.append(LogEntry { number, said: xylem_hash::hash(b"before") }).unwrap();
+            log.append(LogEntry { number, hash: xylem_hash::hash(b"before") }).unwrap();
         }
         let named = |count: usize| -> Roles {
             let key = |n: usize| PublisherId(*xylem_hash::hash(&n.to_be_bytes()).as_bytes());
@@ -417,22 +418,22 @@ mod tests {
             shown: vec![7; shown],
             ..statement(1)
         };
-        let longest = said(100, MAX_ROLES, MAX_SHOWN);
+        let longest = said(100, MAX_ROLES, MAX_PRESENTATION);
         let bytes = longest.sign(&group(), &key(1), &mut log).unwrap();
         let read = MemberStatement::read(&bytes, &group()).unwrap();
         assert_eq!(read.roles.unwrap().members.len(), MAX_ROLES);
         // A schema may be as long as what members present.
-        assert!(bytes.len() + MAX_SHOWN <= MAX_STATEMENT, "{}", bytes.len());
-        let ordinary = said(101, 0, MAX_SHOWN).sign(&group(), &key(1), &mut log).unwrap();
+        assert!(bytes.len() + MAX_PRESENTATION <= MAX_STATEMENT, "{}", bytes.len());
+        let ordinary = said(101, 0, MAX_PRESENTATION).sign(&group(), &key(1), &mut log).unwrap();
         assert!(MemberStatement::read(&ordinary, &group()).is_ok());
         let before = log.past();
         let old = said(100, 1, 0);
         // Statements of ordinary members have a smaller limit: host names of this length are of no use.
         let host = format!("{0}.{0}.{0}.example:7348", "h".repeat(60));
-        let mut long = said(102, 0, MAX_SHOWN);
+        let mut long = said(102, 0, MAX_PRESENTATION);
         long.index.addresses = vec![host.parse().unwrap(); 16];
         long.index.name = Some("/n".repeat(2_000).parse().unwrap());
-        for wrong in [said(102, MAX_ROLES + 1, 0), said(102, 1, MAX_SHOWN + 1), old, long] {
+        for wrong in [said(102, MAX_ROLES + 1, 0), said(102, 1, MAX_PRESENTATION + 1), old, long] {
             let refused = wrong.sign(&group(), &key(1), &mut log);
             assert!(matches!(refused, Err(FolderError::Unsayable(_))));
             assert_eq!(log.past(), before, "nothing is noted");

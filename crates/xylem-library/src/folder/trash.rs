@@ -105,7 +105,7 @@ impl Trash {
         let every = if came > 0 && by_count { COUNT_EVERY_MS } else { LOOK_EVERY_MS };
         let due = self.looked.is_none_or(|at| now_ms < at || now_ms - at >= every);
         if due || self.bytes.get() > limit() {
-            self.look(limit());
+            self.scan(limit());
         }
     }
 
@@ -146,19 +146,19 @@ impl Trash {
     }
 
     /// Records that a file arrived under the name that [`Trash::place`] gave, and what it was.
-    pub(super) fn has(&self, path: PathBuf, what: &ItemKind) {
+    pub(super) fn record_arrival(&self, path: PathBuf, what: &ItemKind) {
         let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
         self.bytes.set(self.bytes.get().saturating_add(bytes));
         self.came.set(self.came.get() + 1);
-        self.let_close_one_go(&path);
+        self.thin_out(&path);
         self.fresh.borrow_mut().push((path, what.clone()));
     }
 
     /// Thins out the versions of a path that is written to again and again: one version in [`APART_MS`] stays, and the
     /// newest.
-    fn let_close_one_go(&self, path: &Path) {
+    fn thin_out(&self, path: &Path) {
         let mut all = self.busy.borrow_mut();
-        let (of, now_ms) = (of(&self.dir, path), self.now_ms);
+        let (of, now_ms) = (path_of_version(&self.dir, path), self.now_ms);
         let Some(busy) = all.get_mut(of) else {
             if all.len() < MAX_BUSY {
                 all.insert(of.to_path_buf(), BusyPath { since_ms: now_ms, newest: None });
@@ -166,7 +166,7 @@ impl Trash {
             return;
         };
         if let Some(before) = busy.newest.take() {
-            self.let_go(&before);
+            self.remove_file(&before);
         }
         if is_within(APART_MS, busy.since_ms, now_ms) {
             busy.newest = Some(path.to_path_buf());
@@ -176,20 +176,20 @@ impl Trash {
     }
 
     /// Takes the list of what arrived since [`Trash::begin`], and clears it.
-    pub(super) fn fresh(&self) -> Vec<(PathBuf, ItemKind)> {
+    pub(super) fn take_arrivals(&self) -> Vec<(PathBuf, ItemKind)> {
         self.fresh.take()
     }
 
     /// Removes a file that need not be kept, since the folder still has the same content. A file that cannot be removed
     /// stays.
-    pub(super) fn needs_not(&self, path: &Path) {
-        if self.let_go(path) {
+    pub(super) fn remove_redundant(&self, path: &Path) {
+        if self.remove_file(path) {
             self.came.set(self.came.get().saturating_sub(1));
         }
     }
 
     /// Removes a file from the trash; false if that fails.
-    fn let_go(&self, path: &Path) -> bool {
+    fn remove_file(&self, path: &Path) -> bool {
         let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
         if fs::remove_file(path).is_err() {
             return false;
@@ -203,7 +203,7 @@ impl Trash {
 
     /// Scans the trash and removes old and surplus versions. Files that cannot be read or removed wait for the next
     /// scan.
-    fn look(&mut self, limit: u64) {
+    fn scan(&mut self, limit: u64) {
         self.looked = Some(self.now_ms);
         if !is_there(&self.dir).unwrap_or(false) {
             self.bytes.set(0);
@@ -213,7 +213,7 @@ impl Trash {
         let versions: Vec<PathVersion<'_>> = kept
             .iter()
             .map(|kept| PathVersion {
-                of: of(&self.dir, &kept.path),
+                of: path_of_version(&self.dir, &kept.path),
                 since_ms: kept.since_ms,
                 bytes: kept.bytes,
             })
@@ -270,7 +270,7 @@ fn is_there(dir: &Path) -> io::Result<bool> {
 }
 
 /// Returns the folder's path of a version in the trash: what follows the day or moment.
-fn of<'a>(trash: &Path, at: &'a Path) -> &'a Path {
+fn path_of_version<'a>(trash: &Path, at: &'a Path) -> &'a Path {
     let mut below = at.strip_prefix(trash).unwrap_or(at).components();
     below.next();
     below.as_path()
@@ -341,7 +341,7 @@ pub fn kept_paths(root: &Path, path: &[u8]) -> io::Result<BTreeSet<Vec<u8>>> {
                 Ok(meta) if meta.is_dir() => {
                     left.extend(fs::read_dir(&at)?.flatten().map(|entry| entry.path()));
                 }
-                Ok(_) => drop(found.insert(os_bytes(of(&dir, &at).as_os_str()))),
+                Ok(_) => drop(found.insert(os_bytes(path_of_version(&dir, &at).as_os_str()))),
                 Err(_) => {}
             }
         }
@@ -397,7 +397,7 @@ pub fn restore(
     };
     let done: io::Result<Restored> = put();
     if !matches!(done, Ok(Restored::Replaced)) {
-        trash.let_go(&fresh);
+        trash.remove_file(&fresh);
         let above = fresh.ancestors().skip(1).take_while(|dir| dir.starts_with(&trash.dir));
         let _ = above.map(fs::remove_dir).find(Result::is_err);
     }
@@ -471,7 +471,7 @@ mod tests {
     fn put(trash: &Trash, path: &str, content: &[u8]) -> PathBuf {
         let at = trash.place(path.as_bytes()).unwrap().unwrap();
         fs::write(&at, content).unwrap();
-        trash.has(at.clone(), &ItemKind::Gone);
+        trash.record_arrival(at.clone(), &ItemKind::Gone);
         at
     }
 
@@ -536,9 +536,9 @@ mod tests {
         std::thread::sleep(Duration::from_millis(2_100));
         let new = put(&trash, "new", &[2; 5_000]);
         assert_eq!((trash.came(), trash.bytes.get()), (2, 9_000));
-        trash.look(9_000);
+        trash.scan(9_000);
         assert!(old.exists() && new.exists());
-        trash.look(8_000);
+        trash.scan(8_000);
         assert!(!old.exists() && new.exists());
         assert!(!dir.path().join("trash").join(day(now)).join("deep").exists());
         assert_eq!(trash.bytes.get(), 5_000);
@@ -548,7 +548,7 @@ mod tests {
         assert!(!new.exists() && !dir.path().join("trash").exists());
         trash.begin(now);
         let moved = put(&trash, "deep/er/moved", b"seven");
-        trash.needs_not(&moved);
+        trash.remove_redundant(&moved);
         assert_eq!((trash.came(), trash.bytes.get()), (0, 0));
         assert!(!dir.path().join("trash").exists());
         let again = put(&trash, "again", b"six");
@@ -591,7 +591,7 @@ mod tests {
         let mut trash = Trash::none(&own);
         trash.keep(VersionPolicy::Simple { newest: 1 });
         trash.begin(NOW);
-        trash.look(0);
+        trash.scan(0);
         let why = trash.place(b"a").unwrap_err();
         assert_eq!(why.kind(), io::ErrorKind::NotADirectory);
         assert!(kept_versions(dir.path(), b"a").is_err());
@@ -600,7 +600,7 @@ mod tests {
         symlink(&elsewhere, own.join(DIR).join(day(NOW))).unwrap();
         let at = put(&trash, "a", b"kept");
         assert_eq!(at, own.join(DIR).join(moment(NOW)).join("a"));
-        trash.look(0);
+        trash.scan(0);
         assert_eq!(fs::read_to_string(elsewhere.join("a")).unwrap(), "mine");
         assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1);
     }

@@ -41,7 +41,7 @@ impl Vector {
     }
 
     /// Adds a change by `member`, and returns it.
-    pub fn changed(&mut self, member: MemberId, now_ms: u64) -> Dot {
+    pub fn record_change(&mut self, member: MemberId, now_ms: u64) -> Dot {
         let number = now_ms.max(self.newest().saturating_add(1));
         match self.0.binary_search_by_key(&member, |(id, _)| *id) {
             Ok(at) => self.0.iter_mut().skip(at).take(1).for_each(|entry| entry.1 = number),
@@ -93,16 +93,16 @@ mod tests {
     fn versions_are_in_order_or_in_conflict() {
         let (alice, bob) = ([1; 8], [2; 8]);
         let mut first = Vector::default();
-        first.changed(alice, 10);
+        first.record_change(alice, 10);
         let mut second = first.clone();
-        let dot = second.changed(bob, 5);
+        let dot = second.record_change(bob, 5);
         assert_eq!(dot, Dot { number: 11, by: bob });
         assert!(second.has_seen(dot) && !first.has_seen(dot));
         assert_eq!(second.entries(), [(alice, 10), (bob, 11)], "never behind what it has seen");
         assert_eq!(second.order(&first), Some(Ordering::Greater));
         assert_eq!(first.order(&second), Some(Ordering::Less));
         let mut other = first.clone();
-        other.changed(alice, 20);
+        other.record_change(alice, 20);
         assert_eq!(other.order(&second), None);
         let joined = other.joined(&second);
         assert_eq!(joined, second.joined(&other));

@@ -88,7 +88,7 @@ pub struct Grower {
     ending: Option<(Duration, Duration)>,
     /// Set while the name leads to another file or to none: how that was noticed, and when bytes were last read or
     /// requested. Bytes still written to the old file are published as its end.
-    left: Option<(Rewritten, Duration)>,
+    detached: Option<(Rewritten, Duration)>,
     buffer: Vec<u8>,
 }
 
@@ -114,7 +114,7 @@ impl Grower {
         };
         let canonical = canonical(&path)?;
         if !matches!(options.input, Some(FollowInput::Store)) {
-            ours::outside(&*medium, &canonical)?;
+            ours::require_outside(&*medium, &canonical)?;
         }
         let file_name = os_bytes(canonical.file_name().unwrap_or_default());
         let object = (author.name)(&file_name);
@@ -156,7 +156,7 @@ impl Grower {
             made_at: Duration::ZERO,
             input: None,
             ending: None,
-            left: None,
+            detached: None,
             buffer: Vec::new(),
             medium,
         };
@@ -302,7 +302,7 @@ impl Grower {
 
     /// Returns when [`Self::poll`] is due; `None` once the last checkpoint is made, because nothing more is read.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let leaves = self.left.map(|(_, since)| since + QUIET);
+        let leaves = self.detached.map(|(_, since)| since + QUIET);
         if self.ended() { leaves } else { Some(self.read_at) }
     }
 
@@ -316,7 +316,7 @@ impl Grower {
         wall: UnixTime,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Option<Vec<u8>>, GrowError> {
-        if let Some((how, since)) = self.left
+        if let Some((how, since)) = self.detached
             && self.ended()
         {
             return if now < since + QUIET { Ok(None) } else { Err(self.rewritten(how)) };
@@ -327,13 +327,13 @@ impl Grower {
         let before = self.checkpoints.log.count();
         let ended = self.input_ended()?;
         let caught_up = self.read_new(now, wall, POLL_BYTES, on_event)?;
-        let left = self.left.is_some_and(|(_, since)| now >= since + QUIET);
+        let left = self.detached.is_some_and(|(_, since)| now >= since + QUIET);
         let ends = ended || left || self.ending.is_some();
         self.read_at = if caught_up { now + READ_EVERY.min(self.options.every) } else { now };
         if caught_up && ends {
             self.make(now, wall, true, on_event)?;
             // Getters have the same time again to fetch the last checkpoint.
-            self.left = self.left.map(|(how, _)| (how, now));
+            self.detached = self.detached.map(|(how, _)| (how, now));
         }
         Ok((self.checkpoints.log.count() > before).then(|| self.pointer(before)).flatten())
     }
@@ -350,7 +350,7 @@ impl Grower {
         if end < self.tree.size() {
             return Err(self.rewritten(Rewritten::Shrunk));
         }
-        self.notice_leaving(now, end)?;
+        self.notice_detached(now, end)?;
         let mut left = most;
         loop {
             let published = self.checkpoints.log.newest().map_or(0, |newest| newest.size);
@@ -378,19 +378,19 @@ impl Grower {
     }
 
     /// Notices that the name leads elsewhere, as when a log is rotated, and whether the old file still grows.
-    fn notice_leaving(&mut self, now: Duration, end: u64) -> Result<(), GrowError> {
+    fn notice_detached(&mut self, now: Duration, end: u64) -> Result<(), GrowError> {
         let ino = self.checkpoints.file.metadata()?.ino;
         let how = match self.medium.metadata(&self.path) {
             Err(_) => Rewritten::Gone,
             Ok(named) if named.ino != ino => Rewritten::Replaced,
             Ok(_) => {
-                self.left = None;
+                self.detached = None;
                 return Ok(());
             }
         };
-        let since = self.left.map_or(now, |(_, since)| since);
+        let since = self.detached.map_or(now, |(_, since)| since);
         let since = if end > self.tree.size() { now } else { since };
-        self.left = Some((how, since));
+        self.detached = Some((how, since));
         Ok(())
     }
 
@@ -431,7 +431,7 @@ impl Grower {
             if let Some((_, asked)) = &mut self.ending {
                 *asked = now;
             }
-            if let Some((_, since)) = self.left.as_mut().filter(|_| self.checkpoints.ended()) {
+            if let Some((_, since)) = self.detached.as_mut().filter(|_| self.checkpoints.ended()) {
                 *since = now.min(self.made_at + LINGER);
             }
         }

@@ -91,7 +91,7 @@ impl Answers {
                     ProofOutcome::Waits => return ServeOutcome::NotYet,
                     // The file changed on disk: the segment is no longer offered, and is read anew if it comes back.
                     ProofOutcome::Wrong => {
-                        self.source.holdings().lost(object, index);
+                        self.source.holdings().remove_segment(object, index);
                         self.forget(object);
                     }
                 }

@@ -152,7 +152,7 @@ impl Holdings {
     }
 
     /// Marks a file of the directory that lies unchanged at its final place; its nodes are stored among the others.
-    pub(crate) fn there(&self, number: u64) {
+    pub(crate) fn mark_in_place(&self, number: u64) {
         if let Some(tree) = &mut self.state().tree {
             tree.there.insert(number);
         }
@@ -168,7 +168,7 @@ impl Holdings {
     }
 
     /// Removes a segment that has changed on disk.
-    pub(crate) fn lost(&self, id: ObjectId, index: SegmentIndex) {
+    pub(crate) fn remove_segment(&self, id: ObjectId, index: SegmentIndex) {
         let mut state = self.state();
         if let Some(object) = state.objects.get_mut(&id) {
             object.have.remove(index.0);

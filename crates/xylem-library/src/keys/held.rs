@@ -99,7 +99,7 @@ pub(super) fn seal(
     let now_ms = now.milliseconds();
     let own = match certificate {
         Some(wire) => wire.to_vec(),
-        None => self_signed(&signer(key, name)?, now_ms, from_now(now_ms, SELF_SIGNED_DAYS))
+        None => self_signed(&signer(key, name)?, now_ms, valid_from_now(now_ms, SELF_SIGNED_DAYS))
             .unwrap_or_default(),
     };
     let certificate = Certificate::decode(&own).map_err(|e| KeyFileError::SafeBag {
@@ -114,7 +114,7 @@ pub(super) fn signer(key: &PrivateKey, name: &Name) -> Result<Signer, KeyFileErr
 }
 
 /// Makes a validity period that starts an hour ago, for clocks that are behind.
-pub(super) fn from_now(now_ms: u64, days: u64) -> ValidityPeriod {
+pub(super) fn valid_from_now(now_ms: u64, days: u64) -> ValidityPeriod {
     ValidityPeriod {
         not_before_ms: now_ms.saturating_sub(DAY_MS / 24),
         not_after_ms: now_ms.saturating_add(days.saturating_mul(DAY_MS)),

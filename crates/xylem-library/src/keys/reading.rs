@@ -19,7 +19,7 @@ pub fn recipient(certificate: &Certificate<'_>) -> Option<PeerKey> {
 ///
 /// # Errors
 /// Files that cannot be read, here and for each key.
-pub fn reading(
+pub fn decryption_keys(
     store: &Path,
 ) -> Result<impl Iterator<Item = Result<StaticKey, KeyFileError>>, KeyFileError> {
     let own = StaticKey::from_bytes(load_or_create(&store.join("keys").join("link"))?);

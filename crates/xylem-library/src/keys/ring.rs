@@ -19,7 +19,7 @@ use zeroize::Zeroizing;
 
 use super::error::KeyFileError;
 use super::foreign::{Foreign, key_name, small_file};
-use super::held::{SELF_SIGNED_DAYS, StoredKey, from_now, open_bag, seal, signer};
+use super::held::{SELF_SIGNED_DAYS, StoredKey, open_bag, seal, signer, valid_from_now};
 use super::kind::KeyKind;
 use super::secret::{close_directory, random, replace_private, require_closed, write_private};
 use crate::hex;
@@ -306,7 +306,7 @@ impl Keyring {
             issuer_id: Component::generic(issuer.as_bytes()),
             version: now_ms,
             public_key: request.public_key(),
-            validity: from_now(now_ms, u64::from(days)),
+            validity: valid_from_now(now_ms, u64::from(days)),
         };
         let mut out = Vec::new();
         let key = held.open(&name.to_string())?;
@@ -355,7 +355,7 @@ impl Keyring {
             other => other.into(),
         })?;
         let now_ms = now.milliseconds();
-        let validity = from_now(now_ms, SELF_SIGNED_DAYS);
+        let validity = valid_from_now(now_ms, SELF_SIGNED_DAYS);
         if let Some(own) = self_signed(&signer(&key, name)?, now_ms, validity)
             && let Ok(certificate) = Certificate::decode(&own)
         {

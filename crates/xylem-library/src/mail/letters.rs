@@ -15,7 +15,7 @@ pub(super) const PENDING: &str = ".pending-";
 
 impl MailStore {
     /// Numbers a message that is safely stored, and makes it visible.
-    pub(super) fn show(&self, pending: &str) -> Result<EnvelopeOutcome, MailStoreError> {
+    pub(super) fn publish_pending(&self, pending: &str) -> Result<EnvelopeOutcome, MailStoreError> {
         let bytes = self.folder.read(pending, MAX_FILE)?.unwrap_or_default();
         let letter = Letter::decode(&bytes).ok_or_else(|| damaged(pending))?;
         // Numbers are not reused, so that an earlier list stays valid.
@@ -63,7 +63,7 @@ impl MailStore {
                 && let Some(letter) = Letter::decode(&bytes)
                 && self.session(letter.session)?.is_some_and(|s| s.has(letter.envelope))
             {
-                self.show(&pending)?;
+                self.publish_pending(&pending)?;
             }
         }
         Ok(())

@@ -229,7 +229,7 @@ impl MailStore {
             (_, MailRoute::Direct(_) | MailRoute::AtRelay(..)) => {}
         }
         let receipt = Receipt { envelope: parcel.id(), status, lost };
-        Ok((true, self.answered(parcel.session, receipt, now)?))
+        Ok((true, self.take_report(parcel.session, receipt, now)?))
     }
 
     /// Takes an envelope from a mailbox of receipts; one that is not the session peer's is ignored.
@@ -244,19 +244,19 @@ impl MailStore {
     ) -> Result<Vec<MailEvent>, Error> {
         let found = self.session(session)?;
         match found.and_then(|session| session.open_receipt(&self.us, envelope)) {
-            Some(receipt) => self.answered(session, receipt, now),
+            Some(receipt) => self.take_report(session, receipt, now),
             None => Ok(Vec::new()),
         }
     }
 
     /// Removes an envelope: its receiver has fetched what it named.
-    pub(super) fn is_fetched(&self, id: EnvelopeId, by: &Party) -> Result<(), MailStoreError> {
+    pub(super) fn remove_fetched(&self, id: EnvelopeId, by: &Party) -> Result<(), MailStoreError> {
         let parcel = self.parcel(&hex(&id.0))?.filter(|parcel| parcel.to == *by);
         parcel.map_or(Ok(()), |parcel| self.remove_parcel(&parcel))
     }
 
     /// Takes the receiver's own report about an envelope.
-    fn answered(
+    fn take_report(
         &self,
         id: SessionId,
         receipt: Receipt,
@@ -269,7 +269,7 @@ impl MailStore {
         let (mut new, mut peer, mut card) = (0, None, None);
         if let Some(mut session) = self.session(id)? {
             (peer, card) = (Some(session.peer()), self.newest_card(&session)?);
-            new = session.is_told(lost);
+            new = session.record_reported_lost(lost);
             match status {
                 DeliveryStatus::Stored => session.confirmed(),
                 // The receiver's state differs from ours: the next message begins a new session.
@@ -323,7 +323,7 @@ impl MailStore {
             }
         }
         if let Some(peer) = peer.filter(|_| new > 0) {
-            let to = report::called(self, &peer)?.0;
+            let to = report::display_name(self, &peer)?.0;
             events.push(MailEvent::Unread { to, count: new, again });
         }
         Ok(events)

@@ -12,7 +12,7 @@ use crate::hex;
 use crate::time::UnixTime;
 
 /// Returns the name to show for a party, and whether it is a local name.
-pub(super) fn called(store: &MailStore, party: &Party) -> Result<(String, bool), Error> {
+pub(super) fn display_name(store: &MailStore, party: &Party) -> Result<(String, bool), Error> {
     let name = store.name_of(party)?;
     let known = name.is_some();
     Ok((name.unwrap_or_else(|| format!("?{}", party.publisher.key_id())), known))
@@ -23,7 +23,7 @@ pub(super) fn called(store: &MailStore, party: &Party) -> Result<(String, bool),
 /// # Errors
 /// The store's, here and below.
 pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<MailMessage, Error> {
-    let (from, known) = called(store, &letter.from)?;
+    let (from, known) = display_name(store, &letter.from)?;
     let what = match &letter.body.content {
         MailContent::Ticket(ticket) => MessageContent::Ticket(ticket.clone()),
         MailContent::Note(text) => MessageContent::Note(text.clone()),
@@ -65,14 +65,14 @@ pub fn take_in(store: &MailStore, envelope: &[u8], now: UnixTime) -> Result<Mail
     let TakenIn { incoming, lost, lost_in_all, receipt } = store.take_in(envelope, now)?;
     let mut events = Vec::new();
     if let Some((from, count)) = lost {
-        events.push(MailEvent::Lost { from: called(store, &from)?.0, count });
+        events.push(MailEvent::Lost { from: display_name(store, &from)?.0, count });
     }
     match &incoming {
         EnvelopeOutcome::New(number, letter) => {
             events.push(MailEvent::Arrived(Box::new(message(store, *number, letter)?)));
         }
         EnvelopeOutcome::Fetched(id, by) => {
-            events.push(MailEvent::Fetched { by: called(store, by)?.0, id: *id });
+            events.push(MailEvent::Fetched { by: display_name(store, by)?.0, id: *id });
         }
         EnvelopeOutcome::Again | EnvelopeOutcome::Not(_) => {}
     }

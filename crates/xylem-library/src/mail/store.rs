@@ -261,7 +261,7 @@ impl MailStore {
             Ok(ReceivedMail::Again) => {
                 // A crash may have come between the session's state and the message's number.
                 if self.folder.read(&pending, 1)?.is_some() {
-                    return self.show(&pending);
+                    return self.publish_pending(&pending);
                 }
                 return Ok(EnvelopeOutcome::Again);
             }
@@ -281,7 +281,7 @@ impl MailStore {
         session.touch(now.seconds());
         if let MailContent::Fetched(id) = body.content {
             self.save(session)?;
-            self.is_fetched(id, &from)?;
+            self.remove_fetched(id, &from)?;
             return Ok(EnvelopeOutcome::Fetched(id, from));
         }
         let letters = self.letters_locked()?;
@@ -299,7 +299,7 @@ impl MailStore {
         let bytes = letter.encode().ok_or_else(|| damaged(&pending))?;
         self.folder.write(&pending, &bytes)?;
         self.save(session)?;
-        self.show(&pending)
+        self.publish_pending(&pending)
     }
 
     /// Finds the session of an envelope, or begins it; also returns whether it is new.

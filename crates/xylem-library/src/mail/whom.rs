@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use xylem_mail::{Card, CardError, SCHEME};
 
-use super::report::called;
+use super::report::display_name;
 use super::store::MailStore;
 use crate::error::Error;
 
@@ -74,7 +74,7 @@ impl FromStr for Recipient {
 pub fn find(store: &MailStore, whom: &Recipient) -> Result<Result<(Card, String), String>, Error> {
     let peer = match whom {
         Recipient::Card(card) => {
-            let name = called(store, &card.party)?.0;
+            let name = display_name(store, &card.party)?.0;
             return Ok(Ok(((**card).clone(), name)));
         }
         Recipient::Named(name) => name,

@@ -88,7 +88,7 @@ impl Finder {
     }
 
     /// Stops following hints.
-    pub fn follow_no_more(&mut self) {
+    pub fn stop_following(&mut self) {
         self.follows = false;
         self.known.retain(|_, state| !matches!(state, HintState::Hinted(_)));
     }

@@ -78,9 +78,9 @@ impl PeerRefusals {
     }
 
     /// Returns the message about refusals, if there are any.
-    pub fn sentence(&self) -> Option<String> {
+    pub fn message(&self) -> Option<String> {
         let said = |gone: &Refusing| match (gone.pieces, gone.newer) {
-            (true, _) => format!("{} {LOST}", gone.peer),
+            (true, _) => format!("{} {REFUSES_PIECES}", gone.peer),
             (_, true) => format!("{} no longer offers this version, it has a newer one", gone.peer),
             // Without a name there was no question about the newest version.
             _ if self.wanted.is_none() => {
@@ -97,4 +97,5 @@ impl PeerRefusals {
 }
 
 /// Predicate of the message about a peer that refuses pieces.
-pub const LOST: &str = "refuses parts of it, which were changed there or are not there yet";
+pub const REFUSES_PIECES: &str =
+    "refuses parts of it, which were changed there or are not there yet";

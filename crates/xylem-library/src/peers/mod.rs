@@ -11,5 +11,5 @@ mod seed;
 
 pub use finder::{Finder, PeerToDial};
 pub use finding::{AskedLink, FindExchange, FindOutcome, NOT_THERE};
-pub use gone::{LOST, PeerRefusals};
+pub use gone::{PeerRefusals, REFUSES_PIECES};
 pub use seed::port_of;

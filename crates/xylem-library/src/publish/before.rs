@@ -70,14 +70,14 @@ impl LastPublication {
 
     /// Returns the root of an unchanged file, and copies its tree and list to their new places. Sets mode and time of
     /// an untouched entry to those listed.
-    pub(super) fn keeps(
+    pub(super) fn reuse(
         &mut self,
         found: &mut WalkEntry,
         to: (Option<u64>, Option<u64>),
         takes: HashOutputs<'_>,
     ) -> Result<Option<Hash>, StoreError> {
         let Some((then, sums, seen)) = self.at(&found.path) else { return Ok(None) };
-        as_listed(found, &then.entry, seen.as_ref());
+        keep_listed_attributes(found, &then.entry, seen.as_ref());
         if self.only_lists {
             return Ok(None);
         }
@@ -142,7 +142,7 @@ pub(super) struct ChangeDetector {
 
 /// Returns how files of a directory published under this root looked on disk, by path; files without a record are left
 /// out.
-pub(crate) fn looks(
+pub(crate) fn recorded_looks(
     store: &Store,
     directory: &Path,
     root: &Hash,
@@ -200,7 +200,7 @@ impl ChangeDetector {
         // Virtual files have no times; their inode numbers are hashes of their content.
         let is_old = last == FileTime::default() || nanos(last) + unsure < nanos(self.since);
         let as_it_was = match (&self.seen, seen) {
-            (Some(_), Some(seen)) => seen.is_as_it_was(now),
+            (Some(_), Some(seen)) => seen.is_unchanged(now),
             (Some(_), None) => false,
             (None, _) => true,
         };
@@ -213,7 +213,11 @@ fn nanos(time: FileTime) -> i128 {
 }
 
 /// Keeps the listed mode and time of an entry that looks as it did, whatever its disk can store of them.
-pub(super) fn as_listed(found: &mut WalkEntry, then: &Entry, seen: Option<&DiskAttributes>) {
+pub(super) fn keep_listed_attributes(
+    found: &mut WalkEntry,
+    then: &Entry,
+    seen: Option<&DiskAttributes>,
+) {
     let Some(seen) = seen else { return };
     // Listed modes and times of links are not reused: a hard link may have become a file of its own after the first
     // name was removed.
@@ -356,7 +360,7 @@ mod tests {
                     .unwrap();
             let (takes, mut read) = (HashOutputs::default(), 0);
             while let Some(mut found) = walk.next(&mut |_| {}).unwrap() {
-                let kept = before.keeps(&mut found, (None, None), takes).unwrap();
+                let kept = before.reuse(&mut found, (None, None), takes).unwrap();
                 read += u32::from(kept.is_none());
             }
             assert_eq!(same.is_some(), read == 0);

@@ -19,7 +19,7 @@ use xylem_store::{
 };
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
-use super::before::{ChangeDetector, LastPublication, as_listed};
+use super::before::{ChangeDetector, LastPublication, keep_listed_attributes};
 use super::error::PublishError;
 use super::members::{FileMarks, Members};
 use super::serving::{Published, SharedFiles};
@@ -78,7 +78,7 @@ fn hash_entries(
                 && let Some((hashed, job)) = roots.next()
             {
                 let stable = |root| match failing {
-                    Failing::Alone => still(medium, job, &found.meta).map(|()| root),
+                    Failing::Alone => require_untouched(medium, job, &found.meta).map(|()| root),
                     Failing::EndsAll => Ok(root),
                 };
                 root = Some(hashed.and_then(stable).unwrap_or_else(|e| {
@@ -102,7 +102,7 @@ fn hash_entries(
 const NO_ROOT: Hash = Hash::from_bytes([0; 32]);
 
 /// Checks that a file was not changed since it was found, even if its time was set back.
-fn still(medium: &dyn Medium, job: &HashJob, then: &Meta) -> Result<(), StoreError> {
+fn require_untouched(medium: &dyn Medium, job: &HashJob, then: &Meta) -> Result<(), StoreError> {
     let now = medium.metadata(&job.path);
     let now = now.map_err(|e| StoreError::from_io("look at", &job.path, None, e))?;
     let what = match job.state.difference(&FileState::of(&now)) {
@@ -159,7 +159,7 @@ impl WalkBatch {
             let (slot, sums) = state.map_or((None, None), |state| places.take(state.size));
             let mut root = None;
             if let Some(before) = before {
-                root = before.keeps(&mut found, (slot, sums), *takes)?;
+                root = before.reuse(&mut found, (slot, sums), *takes)?;
             }
             if let (Some(state), None) = (state, root) {
                 let (path, segment) = (walk.place(&found.path), places.segment);
@@ -226,7 +226,7 @@ pub(super) fn publish(
             if rounds == ROUNDS {
                 return Err(HashError::Store(e).into());
             }
-            tell_failed(&e, on_event);
+            report_failed(&e, on_event);
             lost.insert(at);
         }
         known = Some(published.manifest.root);
@@ -235,7 +235,7 @@ pub(super) fn publish(
     }
 }
 
-fn tell_failed(e: &StoreError, on_event: &mut dyn FnMut(LibraryEvent)) {
+fn report_failed(e: &StoreError, on_event: &mut dyn FnMut(LibraryEvent)) {
     let why = match e {
         StoreError::NotFound { .. } => return,
         StoreError::Changed { .. } => SkipReason::Changing(e.to_string()),
@@ -400,7 +400,7 @@ pub(super) fn unchanged(
     while let Some(mut found) = walk.next(&mut later)? {
         let Some(Ok(then)) = entries.next() else { return Ok(None) };
         let seen = untouched.next();
-        as_listed(&mut found, &then.entry, seen.as_ref());
+        keep_listed_attributes(&mut found, &then.entry, seen.as_ref());
         let (mut root, mut is_sure) = (None, true);
         if let EntryKind::File { size, root: then_root } = then.entry.kind {
             root = Some(then_root);

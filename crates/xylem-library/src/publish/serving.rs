@@ -73,7 +73,7 @@ impl Published {
 
     fn serve_through(self, medium: Arc<dyn Medium>, reads: Option<Reads>) -> Serving {
         Serving {
-            is_far: medium.is_far(self.path()),
+            is_far: medium.is_remote(self.path()),
             reads,
             damaged: HashMap::new(),
             doubted: HashSet::new(),
@@ -226,7 +226,7 @@ impl Serving {
             if is_anew {
                 break;
             }
-            match self.cache.read_anew(file, &served.file, offset, out) {
+            match self.cache.reread(file, &served.file, offset, out) {
                 Err(e) if e.is_waiting() => {
                     if self.doubted.len() == MOST_DAMAGED {
                         self.doubted.clear();

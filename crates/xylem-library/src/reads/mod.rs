@@ -108,7 +108,7 @@ impl HeldBytes {
 impl Reads {
     /// Prepares reads of what lies at `path` or below.
     pub fn over(below: Arc<dyn Medium>, path: &Path) -> Self {
-        let (is_slow, is_far) = (below.is_slow(path), below.is_far(path));
+        let (is_slow, is_far) = (below.is_slow(path), below.is_remote(path));
         let (state, work) = (Mutex::default(), Condvar::new());
         Self { shared: Arc::new(ReadsShared { below, is_slow, is_far, state, work }), is_slow }
     }
@@ -222,7 +222,7 @@ impl ReadsShared {
             let len = bytes.len().min(buf.len());
             buf[..len].copy_from_slice(&bytes[..len]);
             let asker = state.asker;
-            state.queue.gave(asker, number, offset, len as u64);
+            state.queue.record_taken(asker, number, offset, len as u64);
             return Some(len);
         }
         state.want(file, offset, buf.len() as u64);

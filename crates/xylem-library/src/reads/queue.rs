@@ -152,7 +152,7 @@ impl<F: Clone> ReadQueue<F> {
     }
 
     /// Records that an asker took bytes of a file, read for it or for another one.
-    pub(super) fn gave(&mut self, asker: u64, number: u64, offset: u64, len: u64) {
+    pub(super) fn record_taken(&mut self, asker: u64, number: u64, offset: u64, len: u64) {
         let Some(waiting) = self.askers.get_mut(&asker) else { return };
         waiting.taken = waiting.taken.saturating_add(len);
         let goes_on = waiting.ended == (number, offset);
@@ -281,7 +281,7 @@ mod tests {
                 read += made.len;
                 held.push((made.start, made.len));
             }
-            queue.gave(1, 1, at, SEGMENT);
+            queue.record_taken(1, 1, at, SEGMENT);
             taken += SEGMENT;
         }
         read as f64 / taken as f64

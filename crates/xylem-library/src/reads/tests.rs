@@ -81,7 +81,7 @@ impl Medium for Gate {
         Ok(Arc::new(Gated(self.clone(), disk().open(path, how)?)))
     }
 
-    fn is_far(&self, _: &Path) -> bool {
+    fn is_remote(&self, _: &Path) -> bool {
         true
     }
 

@@ -136,7 +136,7 @@ impl MediumFile for LoopFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let file = &self.0;
         if let Some(near) = &file.near {
-            match near.read_at_hand(buf, offset) {
+            match near.read_at_no_wait(buf, offset) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
             }
@@ -155,7 +155,7 @@ impl MediumFile for LoopFile {
         file.shared.at_hand(file, buf, offset).ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
-    fn read_anew_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn reread_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let end = offset.saturating_add(buf.len() as u64);
         self.0.shared.forget(self.0.number, &(offset..end));
         self.read_at(buf, offset)
@@ -287,8 +287,8 @@ impl Medium for View {
         self.shared.below.read_link(path)
     }
 
-    fn is_far(&self, path: &Path) -> bool {
-        self.shared.below.is_far(path)
+    fn is_remote(&self, path: &Path) -> bool {
+        self.shared.below.is_remote(path)
     }
 
     fn is_slow(&self, path: &Path) -> bool {

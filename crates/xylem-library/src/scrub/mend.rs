@@ -247,7 +247,7 @@ impl<'a> Mender<'a> {
             one.now = one.subject.file.metadata()?;
             one.size = one.now.size;
             let regions = std::mem::take(&mut one.found.regions);
-            let fine = |r: &RegionScan| r.is_complete() && r.mend().is_empty();
+            let fine = |r: &RegionScan| r.is_complete() && r.repairs().is_empty();
             let right = regions.into_iter().filter(fine).collect();
             let again = inspect_again(&one.subject, right, &mut Readers::All, &|_| true);
             if let Some(found) = again? {

@@ -135,7 +135,7 @@ fn of_known(store: &Store, known: &CatalogRecord, tickets: &[Ticket]) -> ScrubTa
         named: 0,
         excluded: note.excluded,
         inside: None,
-        grows: record::growing(store, known),
+        grows: record::is_growing(store, known),
     };
     with_tickets(target, note.ticket.as_deref(), tickets)
 }

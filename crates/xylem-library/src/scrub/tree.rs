@@ -50,7 +50,7 @@ impl ScrubTree {
         let file = match &self.write {
             Some(file) => file,
             None => {
-                let there = self.store.object_to_mend(&self.root, self.part)?;
+                let there = self.store.object_for_repair(&self.root, self.part)?;
                 let file = match there {
                     Some(file) => file,
                     None => {

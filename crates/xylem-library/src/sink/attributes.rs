@@ -19,7 +19,7 @@ pub(super) fn warn_of_unset(
     warned: &mut u64,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) {
-    for e in unset.told {
+    for e in unset.errors {
         *warned += 1;
         if *warned <= MAX_WARNINGS {
             on_event(LibraryEvent::Warning { what: format!("{e}; the content is right") });
@@ -37,5 +37,5 @@ pub(crate) fn attributes_of(manifest: &Manifest) -> Attributes {
 
 /// Returns a warning for each attribute that could not be set at the end.
 pub(super) fn warnings(unset: &RefusedAttributes) -> Vec<String> {
-    unset.told.iter().map(|e| format!("{e}; the content is right")).collect()
+    unset.errors.iter().map(|e| format!("{e}; the content is right")).collect()
 }

@@ -13,7 +13,7 @@ use xylem_tree::{Node, NodeValue, Recording, Segment, TreeVerifier, Verified};
 use super::error::SaveError;
 use crate::event::LibraryEvent;
 use crate::held::Holdings;
-use crate::pieces::{PeerPicture, Picture, PieceMap};
+use crate::pieces::{PeerPicture, PieceMap, ProgressSnapshot};
 use crate::reachable::FaceAddress;
 
 /// Verified content is on disk after this long even if no more arrives: a kill during a stall costs almost nothing.
@@ -63,10 +63,10 @@ impl Tally {
     pub fn picture(
         &self,
         peers: impl Iterator<Item = (FaceAddress, PeerStats, Option<LinkStats>)>,
-    ) -> Option<Box<Picture>> {
+    ) -> Option<Box<ProgressSnapshot>> {
         let pieces = self.pieces.digits(self.total, self.verified());
         let peers = peers.map(|(peer, stats, link)| PeerPicture { peer, stats, link }).collect();
-        Some(Box::new(Picture { pieces, peers }))
+        Some(Box::new(ProgressSnapshot { pieces, peers }))
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) fn require_room(
     let above = part.parent().filter(|above| !above.as_os_str().is_empty());
     let above = above.unwrap_or(Path::new("."));
     // If the free room is unknown, the fetch is attempted.
-    match medium.room(above).ok().flatten().filter(|free| *free < needs) {
+    match medium.free_bytes(above).ok().flatten().filter(|free| *free < needs) {
         Some(room_is) if room == SpaceCheck::ForAll => {
             Err(SaveError::NoRoom { path: above.to_path_buf(), needs, room: room_is })
         }

@@ -55,7 +55,7 @@ pub(super) struct DirectorySink {
     room: SpaceCheck,
     doing: FetchMode,
     /// Whether a dry run has reported its plan.
-    told: bool,
+    plan_reported: bool,
     store: Store,
     /// The listing while it arrives.
     listing: Option<Partial>,
@@ -81,7 +81,7 @@ impl DirectorySink {
             only: options.only.clone(),
             room: options.room,
             doing: options.doing,
-            told: false,
+            plan_reported: false,
             store: store.clone(),
             listing: None,
             tree: None,
@@ -139,7 +139,7 @@ impl DirectorySink {
                 continue;
             }
             check_name_here(&entry.path)?;
-            self.check_as_said(&entry)?;
+            self.check_expected_root(&entry)?;
             match &entry.kind {
                 EntryKind::File { size, .. } => {
                     cx.tally.pieces.file(number, cx.tally.total);
@@ -158,8 +158,8 @@ impl DirectorySink {
             }
         }
         if self.doing == FetchMode::DryRun {
-            self.told = true;
-            return self.tell(&listed, cx);
+            self.plan_reported = true;
+            return self.report_plan(&listed, cx);
         }
         let more = cx.tally.files.saturating_sub(contents.len() as u64);
         (cx.on_event)(LibraryEvent::Contents { files: contents, more });
@@ -218,7 +218,7 @@ impl DirectorySink {
     }
 
     /// Reports what would be done, and does nothing.
-    fn tell(&self, listed: &ListedFiles, cx: &mut Context<'_>) -> Result<(), SaveError> {
+    fn report_plan(&self, listed: &ListedFiles, cx: &mut Context<'_>) -> Result<(), SaveError> {
         let mut plan = DryRun::default();
         let mut merge = self.merge(None, listed, cx)?;
         let medium = &**self.store.medium();
@@ -246,7 +246,7 @@ impl DirectorySink {
                 EntryKind::HardLink { .. } if there.is_some() => continue,
                 _ => 0,
             };
-            plan.brings(path, size, there.is_some(), cx.on_event);
+            plan.add_file(path, size, there.is_some(), cx.on_event);
         }
         plan.removed = merge.as_ref().map_or(0, Merge::removes);
         plan.end(cx.on_event);
@@ -255,7 +255,7 @@ impl DirectorySink {
 
     /// Checks that an entry has the root that the caller expects. The caller relies on roots announced by another
     /// member.
-    fn check_as_said(&self, entry: &Entry) -> Result<(), SaveError> {
+    fn check_expected_root(&self, entry: &Entry) -> Result<(), SaveError> {
         let Some(only) = &self.only else { return Ok(()) };
         let Some(said) = only.roots.get(&entry.path) else { return Ok(()) };
         let holds = match &entry.kind {
@@ -428,7 +428,7 @@ impl Sink for DirectorySink {
     }
 
     fn is_done(&self) -> bool {
-        self.told || self.tree.as_ref().is_some_and(|tree| tree.is_complete())
+        self.plan_reported || self.tree.as_ref().is_some_and(|tree| tree.is_complete())
     }
 
     fn finish(&mut self) -> Result<Option<PathBuf>, SaveError> {
@@ -439,7 +439,7 @@ impl Sink for DirectorySink {
 
     fn refused(&mut self, objects: &HashSet<ObjectId>, cx: &mut Context<'_>) {
         if let Some(tree) = &mut self.tree {
-            tree.set_aside(objects, cx);
+            tree.postpone(objects, cx);
         }
     }
 

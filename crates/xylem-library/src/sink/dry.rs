@@ -25,7 +25,7 @@ pub(super) struct DryRun {
 
 impl DryRun {
     /// Reports one file or link that would be written.
-    pub(super) fn brings(
+    pub(super) fn add_file(
         &mut self,
         path: PathBuf,
         bytes: u64,
@@ -78,7 +78,7 @@ impl Sink for DryFile {
         let there = self.store.medium().metadata(&path);
         let is_file = there.as_ref().is_ok_and(|meta| meta.kind == FileKind::File);
         if !is_file || !self.is_there(cx)? {
-            plan.brings(path, self.manifest.size, there.is_ok(), cx.on_event);
+            plan.add_file(path, self.manifest.size, there.is_ok(), cx.on_event);
         }
         plan.end(cx.on_event);
         Ok(())

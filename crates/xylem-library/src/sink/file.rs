@@ -69,7 +69,7 @@ impl UpdateSink for FileReuse<'_> {
 }
 
 /// Hashes what an earlier run left.
-pub(super) fn take_up(
+pub(super) fn resume_partial(
     resuming: Resuming,
     id: ObjectId,
     cx: &mut Context<'_>,
@@ -97,7 +97,7 @@ pub(super) fn resume(
     geometry: Geometry,
     cx: &mut Context<'_>,
 ) -> Result<(Partial, u64), SaveError> {
-    let (partial, Resumed { verifier, have, bytes }) = take_up(resuming, id, cx)?;
+    let (partial, Resumed { verifier, have, bytes }) = resume_partial(resuming, id, cx)?;
     let wanted = std::iter::once(0..geometry.segments());
     cx.transfer.add_object(id, root, geometry, wanted, have.ranges(), Some(verifier))?;
     Ok((partial, bytes))
@@ -142,7 +142,7 @@ impl FileSink {
     fn open(&mut self, cx: &mut Context<'_>) -> Result<u64, SaveError> {
         let (root, geometry) = (self.manifest.root, self.manifest.geometry());
         let resuming = Partial::open(&self.store, root, geometry, &self.to.part)?;
-        let (partial, resumed) = take_up(resuming, ObjectId::Root, cx)?;
+        let (partial, resumed) = resume_partial(resuming, ObjectId::Root, cx)?;
         self.writer = Some(PartialWriter::new(partial)?);
         let Resumed { verifier, have, bytes } = resumed;
         let start = UpdateStart { id: ObjectId::Root, root, geometry, verifier, have };
@@ -185,7 +185,7 @@ impl FileSink {
         cx.tally.reused = self.reused;
         cx.tally.fetched = self.manifest.size.saturating_sub(cx.tally.resumed + self.reused);
         // The hash read while the file grew counts only if no other program can have written since.
-        if root == Some(self.manifest.root) && partial.is_undisturbed()
+        if root == Some(self.manifest.root) && partial.is_untouched()
             || read_back(&mut partial, &self.attributes())?
         {
             self.whole = Some(partial);

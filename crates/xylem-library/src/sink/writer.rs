@@ -51,7 +51,7 @@ impl PartialWriter {
         let written = Arc::new(AtomicU64::new(0));
         let counter = written.clone();
         let thread = thread::Builder::new().spawn(move || {
-            let audit = partial.is_undisturbed().then(|| Audit::new(&partial)).transpose();
+            let audit = partial.is_untouched().then(|| Audit::new(&partial)).transpose();
             let mut audit = match audit {
                 Ok(audit) => audit,
                 Err(e) => return (partial, Err(e)),

@@ -28,7 +28,7 @@ impl ListDeadline {
     }
 
     /// Extends the deadline after a piece arrived.
-    pub(crate) fn put_off(&mut self, now: Duration) {
+    pub(crate) fn extend(&mut self, now: Duration) {
         self.at = now + PATIENCE;
     }
 
@@ -81,7 +81,7 @@ impl SumsList {
         if let Some(place) = rest.and_then(|rest| rest.get_mut(..segment.content.len())) {
             place.copy_from_slice(&segment.content);
             self.missing.remove(segment.index.0);
-            self.late.put_off(now);
+            self.late.extend(now);
         }
     }
 

@@ -23,7 +23,7 @@ const SEARCHED: u64 = 1 << 30;
 const SEARCHED_TIMES: u64 = 64;
 /// A piece's bytes may be hashed in vain this many times over; then only expected places are tried. Only a forged list,
 /// or bytes made for it, come near this limit.
-const VAIN_TIMES: u64 = 2;
+const WASTED_TIMES: u64 = 2;
 
 /// An old copy: bytes that may change or end at any time.
 pub(crate) trait Old: Send + Sync {
@@ -66,7 +66,7 @@ pub(crate) fn search(
     let table = SumTable::new(blocks, sums);
     let len = blocks.block_len();
     let piece = MIN_PIECE.max(8 * len);
-    let pieces = pieces(copies, piece, most(blocks.geometry().size()));
+    let pieces = pieces(copies, piece, search_limit(blocks.geometry().size()));
     let (next, found) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {
         let mut scan = BlockScan::new(&table, stop);
@@ -91,7 +91,7 @@ pub(crate) fn search(
 }
 
 /// Returns how many bytes of old copies are searched for a file of this size: beyond that, fetching costs less.
-fn most(size: u64) -> u64 {
+fn search_limit(size: u64) -> u64 {
     size.saturating_mul(SEARCHED_TIMES).saturating_add(SEARCHED)
 }
 
@@ -252,12 +252,12 @@ struct BlockScan<'a> {
     /// New offset minus old offset of the block found last.
     shift: i128,
     /// Bytes that may still be hashed in vain.
-    vain: u64,
+    waste_left: u64,
 }
 
 impl<'a> BlockScan<'a> {
     fn new(table: &'a SumTable<'a>, stop: &'a AtomicBool) -> Self {
-        Self { table, stop, buffer: Vec::new(), found: Vec::new(), shift: 0, vain: 0 }
+        Self { table, stop, buffer: Vec::new(), found: Vec::new(), shift: 0, waste_left: 0 }
     }
 
     /// Searches for blocks that begin within `len` bytes from `start` on.
@@ -269,7 +269,7 @@ impl<'a> BlockScan<'a> {
         let got = old.read(&mut buffer[..len as usize + block_len], start.offset);
         buffer[got..got + 8].fill(0);
         if let Some(last) = got.checked_sub(block_len) {
-            self.vain = VAIN_TIMES * len;
+            self.waste_left = WASTED_TIMES * len;
             let end = (last + 1).min(len as usize);
             self.bytes(&buffer[..got + 8], start, end);
         }
@@ -295,7 +295,7 @@ impl<'a> BlockScan<'a> {
                     continue;
                 }
             }
-            at = match self.vain {
+            at = match self.waste_left {
                 0 => at + block_len,
                 _ => self.roll(bytes, at, end, start),
             };
@@ -330,7 +330,7 @@ impl<'a> BlockScan<'a> {
     fn take(&mut self, block: u64, bytes: &[u8], at: usize, start: OldPlace) -> bool {
         let len = self.table.blocks.block_len();
         let Some(value) = self.table.judge(block, &bytes[at..at + len as usize]) else {
-            self.vain = self.vain.saturating_sub(len);
+            self.waste_left = self.waste_left.saturating_sub(len);
             return false;
         };
         let place = OldPlace { offset: start.offset + at as u64, ..start };
@@ -382,7 +382,7 @@ impl<'a> BlockScan<'a> {
                         self.shift = new - i128::from(start.offset) - here as i128;
                         return here + len;
                     }
-                    if self.vain == 0 {
+                    if self.waste_left == 0 {
                         return here + len;
                     }
                 }

@@ -124,7 +124,7 @@ pub fn check_store(
         let what = format!("{size} bytes of an interrupted run; `xylem store gc` removes old ones");
         check.report_one(FindingKind::Leftover, path, what);
     }
-    check.strays()?;
+    check.unknown_fetches()?;
     check.summary.cached = check.store.unfinished()?.iter().map(cached).sum();
     Ok(check.summary)
 }
@@ -163,7 +163,7 @@ impl StoreCheck<'_> {
 
     /// Reports data of interrupted fetches without a record here, in the folders of shared and fetched files. They may
     /// belong to another store, so they are not removed.
-    fn strays(&mut self) -> Result<(), UpkeepError> {
+    fn unknown_fetches(&mut self) -> Result<(), UpkeepError> {
         let unfinished = self.store.unfinished()?;
         let ours: BTreeSet<&Path> = unfinished.iter().map(|one| one.path.as_path()).collect();
         let known = self.known.values().flatten().map(|known| os_path(&known.path));
@@ -202,7 +202,7 @@ impl StoreCheck<'_> {
     }
 
     fn records(&mut self, remove: bool) -> Result<(), UpkeepError> {
-        for (path, what) in self.store.oddities()? {
+        for (path, what) in self.store.unexplained_names()? {
             if remove && self.store.remove_damaged_record(&path)? {
                 self.summary.repaired += 1;
                 let what =
@@ -358,7 +358,7 @@ impl StoreCheck<'_> {
         for (root, all) in &self.known {
             let Some(known) = all.first() else { continue };
             // A growing file has no stored tree.
-            if record::growing(self.store, known) {
+            if record::is_growing(self.store, known) {
                 continue;
             }
             let packed = known.directory && self.has_packed(root)?;
@@ -382,7 +382,7 @@ impl StoreCheck<'_> {
     fn repair(&mut self, on_event: &mut dyn FnMut(LibraryEvent)) -> Result<(), UpkeepError> {
         let bad: BTreeSet<[u8; 32]> = self.found.iter().map(|(root, _)| *root.as_bytes()).collect();
         for root in bad.into_iter().map(Hash::from_bytes) {
-            let Some(path) = self.remade(&root, on_event)? else { continue };
+            let Some(path) = self.rebuild_root(&root, on_event)? else { continue };
             self.found.retain(|(of, _)| *of != root);
             for part in ObjectPart::ALL {
                 if let Some(info) = self.store.info(&root, part)? {
@@ -400,7 +400,7 @@ impl StoreCheck<'_> {
     }
 
     /// Hashes the unchanged files recorded under `root`; returns the path of the first that has it.
-    fn remade(
+    fn rebuild_root(
         &self,
         root: &Hash,
         on_event: &mut dyn FnMut(LibraryEvent),

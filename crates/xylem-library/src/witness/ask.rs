@@ -47,7 +47,7 @@ impl Witnessed {
         if let Some((split, path)) = &self.split {
             let message = format!(
                 "TWO HISTORIES: a witness has co-signed another one; {split}{}",
-                shown_by(path)
+                evidence_hint(path)
             );
             return Err(Error { blame: Blame::Data, message });
         }
@@ -79,7 +79,7 @@ impl Witnessed {
 
 /// Returns the end of a message, with the path of evidence for two histories.
 #[must_use]
-pub fn shown_by(path: &Path) -> String {
+pub fn evidence_hint(path: &Path) -> String {
     let path = path.display();
     format!(". The evidence: {path}, which `xylem verify --evidence {path}` shows to anybody")
 }
@@ -105,7 +105,7 @@ pub fn witnessed(
     loop {
         let list = asking.list(peers)?;
         for said in list {
-            if let Some(evidence) = asking.hear(peers, said)? {
+            if let Some(evidence) = asking.count_statement(peers, said)? {
                 let what = evidence.split().map_err(|e| Error::usage(e.to_string()))?;
                 split = Some((what, keep_evidence(store, &evidence)?));
             }
@@ -143,7 +143,8 @@ impl CosignatureQuery<'_> {
         while peers.now() < until {
             while let Some(packet) = peers.next_answer() {
                 let Some(list) = self.open.answered(&packet) else { continue };
-                let said = self.demand.said(&self.newest.subject(), &list, peers.clock());
+                let said =
+                    self.demand.timely_statements(&self.newest.subject(), &list, peers.clock());
                 if !said.is_empty() || self.open.is_empty() {
                     return Ok(said);
                 }
@@ -155,7 +156,7 @@ impl CosignatureQuery<'_> {
 
     /// Counts a statement about our version, or about one that begins with it; returns evidence if it shows two
     /// histories.
-    fn hear(
+    fn count_statement(
         &mut self,
         peers: &mut impl VersionSource,
         NamedStatement { witness, statement }: NamedStatement,

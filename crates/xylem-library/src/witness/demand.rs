@@ -71,7 +71,7 @@ impl CosignatureDemand {
 
     /// Returns whether two sufficient sets of witnesses can be disjoint. Then two histories can each get enough
     /// co-signatures, although every witness is honest.
-    pub fn lets_two_be_shown(&self) -> bool {
+    pub fn allows_two_histories(&self) -> bool {
         self.threshold.saturating_mul(2) <= self.witnesses.len()
     }
 
@@ -92,7 +92,7 @@ impl CosignatureDemand {
 
     /// Returns the statements of the named witnesses in these packets about this publication. Statements by other
     /// witnesses, from a clock that is ahead, or too old are left out.
-    pub fn said(
+    pub fn timely_statements(
         &self,
         subject: &WitnessSubject,
         packets: &[&[u8]],
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!((demand.threshold(), demand.named()), (2, 2));
         let heard = |demand: &CosignatureDemand, packets: &[Vec<u8>], now| {
             let packets: Vec<&[u8]> = packets.iter().map(Vec::as_slice).collect();
-            let said = demand.said(&seen.subject(), &packets, now);
+            let said = demand.timely_statements(&seen.subject(), &packets, now);
             said.iter().map(|said| said.witness).collect::<Vec<_>>()
         };
         let all = [by("/x", NOW), by("/b", NOW), b"rubbish".to_vec(), by("/a", NOW)];

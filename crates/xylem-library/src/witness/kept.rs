@@ -156,7 +156,7 @@ impl Cosigned {
     }
 
     /// Forgets a face that went down.
-    pub fn went_down(&mut self, face: FaceId) {
+    pub fn face_went_down(&mut self, face: FaceId) {
         self.verified.remove(&face);
     }
 
@@ -305,7 +305,7 @@ mod tests {
         // Other faces are not affected, and the first one may try again later.
         assert_eq!(at(&mut kept, 0, 2, &good), SubmissionReply::Kept);
         assert_eq!(at(&mut kept, 1_000, 1, &forged), SubmissionReply::WitnessNotNamed);
-        kept.went_down(FaceId(1));
+        kept.face_went_down(FaceId(1));
         assert_eq!(kept.verified.len(), 1);
     }
 }

@@ -23,7 +23,7 @@ use crate::disk::disk;
 use crate::time::UnixTime;
 
 /// Age at which the newest version is co-signed again: the later time shows that no newer version is withheld.
-pub const AGAIN: std::time::Duration = std::time::Duration::from_secs(3_600);
+pub const COSIGN_AGAIN: std::time::Duration = std::time::Duration::from_secs(3_600);
 
 const MAGIC: &[u8; 13] = b"xylem saw v1\n";
 const DIR: &str = "witness";

@@ -19,7 +19,7 @@ use super::error::CosigningError;
 use super::hand_over::hand_over;
 use super::newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME};
 use super::questions::OpenQuestions;
-use super::record::{AGAIN, WitnessRecord, keep_evidence};
+use super::record::{COSIGN_AGAIN, WitnessRecord, keep_evidence};
 use super::versions::{DialVersions, VersionSource};
 use crate::error::{Blame, Error};
 use crate::event::LibraryEvent;
@@ -140,7 +140,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
             match self.heard.take() {
                 Some(version) => {
                     last_heard = now;
-                    self.look(version)?;
+                    self.examine(version)?;
                 }
                 None if now >= last_heard + give_up => {
                     let seconds = give_up.as_secs_f64();
@@ -191,7 +191,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
     }
 
     /// Examines a version, and co-signs it if it is new, or its co-signature is old.
-    fn look(&mut self, version: u64) -> Result<(), Error> {
+    fn examine(&mut self, version: u64) -> Result<(), Error> {
         let Watching { peers, object, options, record, .. } = &mut self.watching;
         let seen = record.newest().cloned();
         if let Some(seen) = seen.as_ref().filter(|seen| version < seen.version) {
@@ -207,7 +207,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
             }
             return Ok(());
         }
-        let again = if options.once { AGAIN_ONCE } else { AGAIN };
+        let again = if options.once { AGAIN_ONCE } else { COSIGN_AGAIN };
         let again = u64::try_from(again.as_millis()).unwrap_or(u64::MAX);
         let now = peers.clock();
         let is_due = record

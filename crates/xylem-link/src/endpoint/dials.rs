@@ -81,13 +81,13 @@ impl Endpoint {
     }
 
     /// Removes this link from the answers of its dial.
-    pub(super) fn leave_dial(&mut self, link: LinkId) {
+    pub(super) fn detach_from_dial(&mut self, link: LinkId) {
         let dial = self.links.get_mut(&link).and_then(|entry| entry.dial.take());
         if let Some(dial) = dial
             && let Some(LinkEntry { state: LinkState::Dialing(dialing), .. }) =
                 self.links.get_mut(&dial)
         {
-            dialing.lost_one();
+            dialing.on_answer_closed();
             self.mark_ready(dial);
         }
     }
@@ -130,7 +130,7 @@ impl Endpoint {
         let Ok(new) = dialing.finish(&self.config, now, link, answered) else {
             return self.end_dial(id, CloseReason::PeerMisbehaved);
         };
-        let others = dialing.takes_others();
+        let others = dialing.accepts_any_key();
         if link == id
             && let Some(LinkEntry { state, ids, .. }) = self.unregister(id)
             && others

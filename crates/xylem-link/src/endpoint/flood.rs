@@ -16,7 +16,7 @@ use crate::cookie::address;
 /// Interval in which initials without a valid cookie are counted.
 const COUNTED: Duration = Duration::from_millis(250);
 /// More than this many in one interval make a flood.
-const MANY: u32 = 2_500;
+const FLOOD_THRESHOLD: u32 = 2_500;
 /// Period after which an address is answered again: twice the wait before a first message is repeated.
 const ANSWER_PERIOD: Duration = Duration::from_millis(500);
 /// How long it is answered in each period.
@@ -54,7 +54,7 @@ impl FloodGuard {
     }
 
     fn is_on(&self) -> bool {
-        self.before.max(self.count) > MANY
+        self.before.max(self.count) > FLOOD_THRESHOLD
     }
 
     fn is_answer_time(&self, now: Duration, from: SocketAddr) -> bool {
@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn few_initials_are_answered_and_a_flood_ends() {
         let mut flood = FloodGuard::new([1; 32]);
-        for n in 0..MANY {
+        for n in 0..FLOOD_THRESHOLD {
             assert!(flood.answers(ms(7), at(n)));
         }
         let answered = (0..10_000).filter(|n| flood.answers(ms(8), at(*n))).count();
@@ -100,7 +100,7 @@ mod tests {
         for n in 0..200 {
             for late in [0, 1, 20, 49] {
                 let mut flood = FloodGuard::new([2; 32]);
-                for n in 0..=MANY {
+                for n in 0..=FLOOD_THRESHOLD {
                     flood.answers(ms(1_000), at(n));
                 }
                 let start = 1_000 + n;

@@ -89,9 +89,9 @@ impl Endpoint {
     fn on_unknown(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) {
         if let Some(id) = self.tokens.find(datagram)
             && let Some(LinkEntry { state: LinkState::Up(link), .. }) = self.links.get_mut(&id)
-            && link.on_stranger(from, datagram)
+            && link.on_unknown_datagram(from, datagram)
         {
-            self.settle(id);
+            self.report_and_schedule(id);
             return;
         }
         self.stats.ignored += 1;
@@ -143,7 +143,7 @@ impl Endpoint {
         }
         let source = RateSource::of(from);
         // A dialer that has shown a cookie has a real address, so a rate limit per address applies.
-        if self.links.len() >= self.config.max_links || loaded && !self.rates.takes(now, source) {
+        if self.links.len() >= self.config.max_links || loaded && !self.rates.admits(now, source) {
             self.stats.refused += 1;
             return Some(());
         }
@@ -161,7 +161,7 @@ impl Endpoint {
             // The newcomer has proven its address (cookie_above is lower). The oldest handshake has had the longest
             // time to complete; to refuse newcomers would let a flood block all dialers.
             self.stats.refused += 1;
-            self.half_open.gives_way(source).into_iter().for_each(|oldest| self.remove(oldest));
+            self.half_open.to_displace(source).into_iter().for_each(|oldest| self.remove(oldest));
         }
         let id = self.new_id();
         let half = initial.is_sound().then(|| {
@@ -213,8 +213,8 @@ impl Endpoint {
             LinkState::Up(_) => {}
             LinkState::Dialing(dialing) => {
                 // One block tells whether this may be a response.
-                if dialing.may_be_response(datagram) && !self.share.takes(now) {
-                    dialing.hurry(now);
+                if dialing.may_be_response(datagram) && !self.share.samples(now) {
+                    dialing.schedule_extra_initial(now);
                     return self.mark_ready(id);
                 }
                 let dialed = dialing.handle(now, datagram);
@@ -249,7 +249,7 @@ impl Endpoint {
         let mut link = Link::new(&self.config, now, new);
         link.set_ways(self.ways);
         if self.answers_strangers() {
-            link.tell_resets(self.resetter.key());
+            link.send_reset_tokens(self.resetter.key());
         }
         self.insert(id, LinkState::Up(Box::new(link)), None);
         self.sync_routes(id);

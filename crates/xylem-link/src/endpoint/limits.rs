@@ -14,11 +14,11 @@ use crate::handshake::HANDSHAKE_TIMEOUT;
 use crate::source::source;
 
 /// Time between two handshakes of one source in the long run: 20 a second.
-const APART: Duration = Duration::from_millis(50);
+const HANDSHAKE_INTERVAL: Duration = Duration::from_millis(50);
 /// Handshakes of one source that may come at once.
-const AT_ONCE: u32 = 40;
+const HANDSHAKE_BURST: u32 = 40;
 /// After this time a source that has begun no handshake is as good as new: its whole burst is available again.
-const PAID_BACK: Duration = Duration::from_secs(2);
+const BURST_REFILL: Duration = Duration::from_secs(2);
 /// Sources remembered in one such time.
 const MAX_SOURCES: usize = 4_096;
 
@@ -79,7 +79,7 @@ impl HalfOpens {
     }
 
     /// The handshake that gives way to one of this source: the source's own oldest, else the oldest of all.
-    pub(super) fn gives_way(&self, source: RateSource) -> Option<LinkId> {
+    pub(super) fn to_displace(&self, source: RateSource) -> Option<LinkId> {
         let own = self.live.iter().find(|(_, of)| *of == source);
         own.or(self.live.front()).map(|(id, _)| *id)
     }
@@ -97,14 +97,15 @@ pub(super) struct HandshakeRates {
 
 impl HandshakeRates {
     /// Returns whether a source may begin a handshake now, and counts it.
-    pub(super) fn takes(&mut self, now: Duration, source: RateSource) -> bool {
-        if now.saturating_sub(self.since) >= PAID_BACK || self.current.len() >= MAX_SOURCES {
+    pub(super) fn admits(&mut self, now: Duration, source: RateSource) -> bool {
+        if now.saturating_sub(self.since) >= BURST_REFILL || self.current.len() >= MAX_SOURCES {
             self.last = core::mem::take(&mut self.current);
             self.since = now;
         }
         let known = self.current.get(&source).or_else(|| self.last.get(&source));
-        let paid_back = known.copied().unwrap_or(now).max(now).saturating_add(APART);
-        let may = paid_back.saturating_sub(now) <= APART.saturating_mul(AT_ONCE);
+        let paid_back = known.copied().unwrap_or(now).max(now).saturating_add(HANDSHAKE_INTERVAL);
+        let may =
+            paid_back.saturating_sub(now) <= HANDSHAKE_INTERVAL.saturating_mul(HANDSHAKE_BURST);
         if may {
             self.current.insert(source, paid_back);
         }
@@ -135,12 +136,12 @@ mod tests {
         let ms = |n| Duration::from_millis(n);
         let one = source("10.0.0.1");
         let begun = |rates: &mut HandshakeRates, from: u64, to: u64| {
-            (from..to).filter(|n| rates.takes(ms(*n), one)).count()
+            (from..to).filter(|n| rates.admits(ms(*n), one)).count()
         };
-        assert_eq!((0..100).filter(|_| rates.takes(ms(0), one)).count(), 40);
-        assert!(rates.takes(ms(0), source("10.0.0.2")), "another is not held to it");
+        assert_eq!((0..100).filter(|_| rates.admits(ms(0), one)).count(), 40);
+        assert!(rates.admits(ms(0), source("10.0.0.2")), "another is not held to it");
         assert_eq!(begun(&mut rates, 1, 10_001), 200, "tables change meanwhile");
-        assert_eq!((0..100).filter(|_| rates.takes(ms(20_000), one)).count(), 40);
+        assert_eq!((0..100).filter(|_| rates.admits(ms(20_000), one)).count(), 40);
     }
 
     #[test]
@@ -148,7 +149,7 @@ mod tests {
         let mut rates = HandshakeRates::default();
         for n in 0..100_000u32 {
             let ip = IpAddr::from(n.to_be_bytes());
-            assert!(rates.takes(Duration::ZERO, RateSource::of(SocketAddr::new(ip, 1))));
+            assert!(rates.admits(Duration::ZERO, RateSource::of(SocketAddr::new(ip, 1))));
             assert!(rates.current.len() + rates.last.len() <= 2 * MAX_SOURCES);
         }
     }
@@ -160,8 +161,8 @@ mod tests {
         half_open.push(LinkId(1), other);
         half_open.push(LinkId(2), one);
         half_open.push(LinkId(3), one);
-        assert_eq!(half_open.gives_way(one), Some(LinkId(2)));
-        assert_eq!(half_open.gives_way(source("10.0.0.3")), Some(LinkId(1)));
+        assert_eq!(half_open.to_displace(one), Some(LinkId(2)));
+        assert_eq!(half_open.to_displace(source("10.0.0.3")), Some(LinkId(1)));
         half_open.fail(Duration::ZERO, 2);
         half_open.fail(Duration::ZERO, 2);
         half_open.fail(Duration::from_secs(1), 2);

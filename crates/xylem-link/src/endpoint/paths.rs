@@ -15,7 +15,7 @@ impl Endpoint {
     ///
     /// A link over a worse way moves to a better one as soon as that has been proven, and back when the better one
     /// falls silent.
-    pub fn set_made_up(&mut self, prefix: [u8; 6], way: PathKind) -> bool {
+    pub fn add_synthetic_prefix(&mut self, prefix: [u8; 6], way: PathKind) -> bool {
         let added = self.ways.add(prefix, way);
         for entry in self.links.values_mut() {
             if let LinkState::Up(link) = &mut entry.state {
@@ -27,7 +27,12 @@ impl Endpoint {
 
     /// Announces further addresses of this side to the peer, until the peer acknowledges them: 16 at most, the best
     /// first. They replace those announced before. Synthetic addresses are left out.
-    pub fn tell_candidates(&mut self, link: LinkId, addresses: &[SocketAddr], mapping: NatMapping) {
+    pub fn announce_candidates(
+        &mut self,
+        link: LinkId,
+        addresses: &[SocketAddr],
+        mapping: NatMapping,
+    ) {
         if let Some(up) = self.up(link) {
             up.tell_candidates(addresses, mapping);
             self.mark_ready(link);

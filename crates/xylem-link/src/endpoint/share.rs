@@ -31,7 +31,7 @@ impl DhSampler {
     }
 
     /// Counts one datagram; returns whether to process it.
-    pub(super) fn takes(&mut self, now: Duration) -> bool {
+    pub(super) fn samples(&mut self, now: Duration) -> bool {
         let time = now.as_millis().checked_div(COUNTED.as_millis()).unwrap_or(0);
         if time != self.time {
             self.before = if time == self.time.saturating_add(1) { self.count } else { 0 };
@@ -51,20 +51,20 @@ mod tests {
     fn few_datagrams_are_all_taken_and_many_at_random() {
         let mut share = DhSampler::new(&[1; 32]);
         let at = |ms: u64| Duration::from_millis(ms);
-        assert!((0..TAKEN).all(|_| share.takes(at(1))));
+        assert!((0..TAKEN).all(|_| share.samples(at(1))));
         // 50,000 a second, for two seconds: all are taken in the first interval, and a tenth later.
-        let taken = (50..2_050).map(|ms| (0..50).filter(|_| share.takes(at(ms))).count());
+        let taken = (50..2_050).map(|ms| (0..50).filter(|_| share.samples(at(ms))).count());
         let taken: usize = taken.sum();
         assert!((9_000..13_000).contains(&taken), "{taken}");
         // The share is the same wherever in an interval a datagram comes.
         let last = (2_050..12_050).filter(|ms| {
             for _ in 0..49 {
-                share.takes(at(*ms));
+                share.samples(at(*ms));
             }
-            share.takes(at(*ms))
+            share.samples(at(*ms))
         });
         let last = last.count();
         assert!((800..1_200).contains(&last), "{last}");
-        assert!(share.takes(at(20_000)), "it is over");
+        assert!(share.samples(at(20_000)), "it is over");
     }
 }

@@ -488,7 +488,7 @@ fn ephemeral_keys_are_uniform_inside_the_envelope_too() {
                 _ => {}
             }
         }
-        while let Some(id) = b.half_open.gives_way(RateSource::of(at(1))) {
+        while let Some(id) = b.half_open.to_displace(RateSource::of(at(1))) {
             b.remove(id);
         }
     }

@@ -18,31 +18,31 @@ pub(super) struct Cookies {
     /// Newest first.
     tried: VecDeque<Cookie>,
     /// The cookie to try next.
-    waits: Option<Cookie>,
+    untried: Option<Cookie>,
     /// How many came since the last one was tried.
-    heard: usize,
+    received: usize,
     turn: usize,
 }
 
 impl Cookies {
     /// Takes a received cookie; false if it is known.
-    pub(super) fn hear(&mut self, cookie: &Cookie, rng: &mut LinkRng) -> bool {
-        if self.tried.contains(cookie) || self.waits.as_ref() == Some(cookie) {
+    pub(super) fn receive(&mut self, cookie: &Cookie, rng: &mut LinkRng) -> bool {
+        if self.tried.contains(cookie) || self.untried.as_ref() == Some(cookie) {
             return false;
         }
-        self.heard = self.heard.saturating_add(1);
-        if rng.below(self.heard) == 0 {
-            self.waits = Some(*cookie);
+        self.received = self.received.saturating_add(1);
+        if rng.below(self.received) == 0 {
+            self.untried = Some(*cookie);
         }
         true
     }
 
     /// The cookie of the next initial: an untried one if there is one, else the tried ones and none (zeros), in turn.
     pub(super) fn next(&mut self) -> Cookie {
-        if let Some(cookie) = self.waits.take() {
+        if let Some(cookie) = self.untried.take() {
             self.tried.push_front(cookie);
             self.tried.truncate(KEPT);
-            (self.heard, self.turn) = (0, 0);
+            (self.received, self.turn) = (0, 0);
             return cookie;
         }
         let turn = self.turn % (self.tried.len() + 1);
@@ -63,12 +63,12 @@ mod tests {
     fn an_untried_cookie_goes_first_then_all_in_turn() {
         let (mut cookies, mut rng) = (Cookies::default(), LinkRng::new(&[1; 32]));
         assert_eq!([cookies.next(), cookies.next()], [cookie(0); 2]);
-        assert!(cookies.hear(&cookie(1), &mut rng));
-        assert!(!cookies.hear(&cookie(1), &mut rng), "known");
+        assert!(cookies.receive(&cookie(1), &mut rng));
+        assert!(!cookies.receive(&cookie(1), &mut rng), "known");
         let sent: Vec<_> = (0..5).map(|_| cookies.next()[0]).collect();
         assert_eq!(sent, [1, 1, 0, 1, 0]);
         for n in 2..=6 {
-            assert!(cookies.hear(&cookie(n), &mut rng));
+            assert!(cookies.receive(&cookie(n), &mut rng));
             assert_eq!(cookies.next(), cookie(n));
         }
         let sent: Vec<_> = (0..6).map(|_| cookies.next()[0]).collect();
@@ -85,7 +85,7 @@ mod tests {
                     LinkRng::new(&core::array::from_fn(|i| (seed >> (8 * (i % 2))) as u8));
                 let mut cookies = Cookies::default();
                 for n in 0..9 {
-                    cookies.hear(&cookie(n + 1), &mut rng);
+                    cookies.receive(&cookie(n + 1), &mut rng);
                 }
                 good += usize::from(cookies.next() == cookie(place + 1));
             }

@@ -31,9 +31,9 @@ const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
 /// Longest wait between retransmissions.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
 /// Most initials sent out of turn, because of a retry or of responses that were dropped unprocessed.
-const MAX_HURRIED: u8 = 200;
+const MAX_EXTRA_INITIALS: u8 = 200;
 /// Shortest time between two of them.
-const HURRY: Duration = Duration::from_millis(25);
+const EXTRA_INITIAL_INTERVAL: Duration = Duration::from_millis(25);
 /// Most answers of a dial without an expected key that are links at the same time.
 const MAX_ANSWERS: usize = 4;
 /// Most answers in all, where the program has closed earlier ones.
@@ -72,7 +72,7 @@ pub(crate) struct Dialing {
     sent: u32,
     /// When an initial is due out of turn. `hurried`: how many were sent so, and when the last one was.
     hurry: Option<Duration>,
-    hurried: (u8, Option<Duration>),
+    extra_initials: (u8, Option<Duration>),
     /// When the first initial was sent.
     begun: Option<Duration>,
     /// When the rest of the message is due, in the same envelope as the initial before, and how often. It goes again
@@ -149,7 +149,7 @@ impl Dialing {
             cookies: Cookies::default(),
             sent: 0,
             hurry: None,
-            hurried: (0, None),
+            extra_initials: (0, None),
             begun: None,
             rest_due: None,
             next: now,
@@ -172,7 +172,7 @@ impl Dialing {
     }
 
     /// Returns whether any key may answer, and further ones after the first.
-    pub(crate) fn takes_others(&self) -> bool {
+    pub(crate) fn accepts_any_key(&self) -> bool {
         self.expected.is_none()
     }
 
@@ -196,7 +196,7 @@ impl Dialing {
             let len = short_len(self.shaping, &mut self.rng);
             (HandshakeMessage::Rest { rest: self.split()?.1?.1 }.to_vec(), len, by)
         } else {
-            let by = self.what_is_due(now)?;
+            let by = self.due_envelope(now)?;
             self.rest_due = self.offer.hybrid.then_some((now, by, 2));
             // The padding's length, and with it every byte, differs from one initial to the next.
             (self.initial()?, self.least.saturating_add(self.rng.below(self.lengths)), by)
@@ -207,15 +207,15 @@ impl Dialing {
 
     /// The path's round trip, where it is certain which initial was answered (Karn's rule).
     fn round_trip(&self, now: Duration) -> Option<Duration> {
-        let is_one = self.sent == 1 && self.hurried.0 == 0;
+        let is_one = self.sent == 1 && self.extra_initials.0 == 0;
         self.begun.filter(|_| is_one).map(|begun| now.saturating_sub(begun))
     }
 
     /// Returns the envelope of the initial that is due, if one is.
-    fn what_is_due(&mut self, now: Duration) -> Option<DialedBy> {
+    fn due_envelope(&mut self, now: Duration) -> Option<DialedBy> {
         if self.hurry.is_some_and(|at| at <= now) {
             self.hurry = None;
-            self.hurried = (self.hurried.0.saturating_add(1), Some(now));
+            self.extra_initials = (self.extra_initials.0.saturating_add(1), Some(now));
             return Some(DialedBy::Key);
         }
         if self.answers > 0 || now < self.next {
@@ -231,10 +231,10 @@ impl Dialing {
 
     /// Has an initial sent out of turn, but not too often: an attacker that triggers it with forgeries must not make us
     /// flood the peer.
-    pub(crate) fn hurry(&mut self, now: Duration) {
-        let (count, last) = self.hurried;
-        if count < MAX_HURRIED {
-            let at = last.map_or(now, |last| now.max(last + HURRY));
+    pub(crate) fn schedule_extra_initial(&mut self, now: Duration) {
+        let (count, last) = self.extra_initials;
+        if count < MAX_EXTRA_INITIALS {
+            let at = last.map_or(now, |last| now.max(last + EXTRA_INITIAL_INTERVAL));
             self.hurry = Some(self.hurry.map_or(at, |hurry| hurry.min(at)));
         }
     }
@@ -279,9 +279,9 @@ impl Dialing {
         let Some((body, by)) = keyed.or_else(asked) else { return ResponseVerdict::Ignored };
         match HandshakeMessage::parse(&body) {
             Some(HandshakeMessage::Retry { cookie })
-                if self.cookies.hear(cookie, &mut self.rng) =>
+                if self.cookies.receive(cookie, &mut self.rng) =>
             {
-                self.hurry(now);
+                self.schedule_extra_initial(now);
                 ResponseVerdict::Ignored
             }
             Some(HandshakeMessage::Response { noise }) => self.on_response(noise, by),
@@ -310,7 +310,7 @@ impl Dialing {
             return ResponseVerdict::OtherKey(peer);
         }
         let room = self.answers < MAX_ANSWERS && self.keys.len() < MAX_KEYS;
-        if self.takes_others() && (!room || self.keys.contains(&peer)) {
+        if self.accepts_any_key() && (!room || self.keys.contains(&peer)) {
             return ResponseVerdict::Ignored;
         }
         match self.judge(&payload) {
@@ -322,7 +322,7 @@ impl Dialing {
                 by,
             })),
             // Where any key may answer, a bad answer does not exclude others.
-            Err(reason) if self.takes_others() => {
+            Err(reason) if self.accepts_any_key() => {
                 self.verdict = reason;
                 ResponseVerdict::Ignored
             }
@@ -347,7 +347,7 @@ impl Dialing {
     }
 
     /// Records the end of a link that came of this dial: if it was the last one, initials are sent again.
-    pub(crate) fn lost_one(&mut self) {
+    pub(crate) fn on_answer_closed(&mut self) {
         self.answers = self.answers.saturating_sub(1);
         if self.answers == 0 {
             // Due at once: zero is in the past.

@@ -43,7 +43,7 @@ pub(crate) struct HalfOpen {
     /// Empty until the first message is complete.
     response: Vec<u8>,
     /// The static part of the finish, and the state after it, once that has arrived.
-    third: Option<([u8; STATIC_LEN], Handshake)>,
+    static_part: Option<([u8; STATIC_LEN], Handshake)>,
     /// A response is due, as soon as it is no longer than `credit`.
     due: bool,
     /// Bytes received from the address, less those sent there.
@@ -87,7 +87,7 @@ impl HalfOpen {
             cipher: Cipher::ChaCha20Poly1305,
             shared: None,
             response: Vec::new(),
-            third: None,
+            static_part: None,
             due: false,
             credit: initial.len,
             deadline: now + HANDSHAKE_TIMEOUT,
@@ -182,7 +182,7 @@ impl HalfOpen {
         // A dialer has one static part, which no attacker can make. So it gets one Diffie-Hellman, however often it
         // comes with another payload after it.
         let (part, payload) = noise.split_first_chunk::<STATIC_LEN>()?;
-        let (known, state) = match &mut self.third {
+        let (known, state) = match &mut self.static_part {
             Some(third) => third,
             none => none.insert((*part, self.noise.read_third_static(noise).ok()?)),
         };

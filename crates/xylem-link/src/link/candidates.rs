@@ -25,7 +25,7 @@ struct CandidateLists {
     ours: Option<OurCandidates>,
     theirs: Option<PeerCandidates>,
     /// When the peer's whole burst of lists is available again.
-    paid_back: Duration,
+    burst_full_at: Duration,
     /// The number of a list that is to be acknowledged.
     ack: Option<u32>,
 }
@@ -37,7 +37,7 @@ struct OurCandidates {
     addresses: Vec<[u8; ADDRESS_LEN]>,
     /// When they are sent (again); `None` once they have been acknowledged.
     next: Option<Duration>,
-    again: Duration,
+    repeat_after: Duration,
 }
 
 #[derive(Debug)]
@@ -49,14 +49,14 @@ struct PeerCandidates {
 
 impl CandidateExchange {
     /// Announces these addresses from now on, except synthetic ones.
-    pub(super) fn tell(
+    pub(super) fn announce(
         &mut self,
         addresses: &[SocketAddr],
         mapping: NatMapping,
         ways: &SyntheticPrefixes,
     ) {
         let both = self.0.get_or_insert_default();
-        let told = addresses.iter().filter(|to| ways.may_be_told(**to)).take(MAX_CANDIDATES);
+        let told = addresses.iter().filter(|to| ways.is_announceable(**to)).take(MAX_CANDIDATES);
         let addresses: Vec<_> = told.map(|to| address(*to)).collect();
         let before = both.ours.as_ref();
         if before.is_some_and(|ours| ours.addresses == addresses && ours.mapping == mapping) {
@@ -64,7 +64,7 @@ impl CandidateExchange {
         }
         let number = before.map_or(0, |ours| ours.number).saturating_add(1);
         let (next, again) = (Some(Duration::ZERO), Duration::ZERO);
-        both.ours = Some(OurCandidates { number, mapping, addresses, next, again });
+        both.ours = Some(OurCandidates { number, mapping, addresses, next, repeat_after: again });
     }
 
     /// Takes the peer's list. Returns what to report to the program.
@@ -80,15 +80,15 @@ impl CandidateExchange {
             both.ack = both.ack.or((of.number == newest).then_some(newest));
             return None;
         }
-        let paid_back = both.paid_back.max(now).saturating_add(TAKEN_APART);
+        let paid_back = both.burst_full_at.max(now).saturating_add(TAKEN_APART);
         if paid_back.saturating_sub(now) > TAKEN_APART.saturating_mul(TAKEN_AT_ONCE) {
             return None;
         }
-        both.paid_back = paid_back;
+        both.burst_full_at = paid_back;
         let symmetric = of.flags & SYMMETRIC != 0;
         let mapping = if symmetric { NatMapping::Symmetric } else { NatMapping::Stable };
         // A synthetic address has a meaning only in the program that made it.
-        let addresses: Vec<_> = of.addresses().filter(|at| ways.may_be_told(*at)).collect();
+        let addresses: Vec<_> = of.addresses().filter(|at| ways.is_announceable(*at)).collect();
         let told = (addresses.clone(), mapping);
         both.theirs = Some(PeerCandidates { number: of.number, mapping, addresses });
         both.ack = Some(of.number);
@@ -109,8 +109,9 @@ impl CandidateExchange {
         if ours.next.is_none_or(|next| now < next) {
             return;
         }
-        ours.again = ours.again.saturating_mul(2).clamp(wait.min(MAX_AGAIN), MAX_AGAIN);
-        ours.next = Some(now.saturating_add(ours.again));
+        ours.repeat_after =
+            ours.repeat_after.saturating_mul(2).clamp(wait.min(MAX_AGAIN), MAX_AGAIN);
+        ours.next = Some(now.saturating_add(ours.repeat_after));
         let flags = if ours.mapping == NatMapping::Symmetric { SYMMETRIC } else { 0 };
         let told = frame::Candidates::new(ours.number, flags, &ours.addresses);
         told.into_iter().for_each(|told| Frame::Candidates(told).write(out));
@@ -121,7 +122,7 @@ impl CandidateExchange {
     }
 
     /// Returns whether the peer has named this host, with any port.
-    pub(super) fn names(&self, ip: IpAddr) -> bool {
+    pub(super) fn has_host(&self, ip: IpAddr) -> bool {
         let theirs = self.0.as_ref().and_then(|both| both.theirs.as_ref());
         let ip = ip.to_canonical();
         theirs.is_some_and(|theirs| theirs.addresses.iter().any(|at| at.ip() == ip))

@@ -26,7 +26,7 @@ impl Link {
 
     /// The content that an attacker with access to memory would take.
     #[cfg(test)]
-    pub(crate) fn steal(&self) -> (EpochSecret, LinkRng) {
+    pub(crate) fn secrets_in_memory(&self) -> (EpochSecret, LinkRng) {
         (self.sealer.stolen(), self.rng.stolen())
     }
 
@@ -36,7 +36,7 @@ impl Link {
     }
 
     /// Has the reset tokens of this side sent to the peer, by which it can recognize that this side has lost its state.
-    pub(crate) fn tell_resets(&mut self, key: ResetKey) {
+    pub(crate) fn send_reset_tokens(&mut self, key: ResetKey) {
         self.reset_key = Some(key);
     }
 
@@ -47,7 +47,7 @@ impl Link {
 
     /// Handles a datagram that no key opens. Returns whether it is the peer's stateless reset, which has then ended the
     /// link.
-    pub(crate) fn on_stranger(&mut self, from: SocketAddr, datagram: &[u8]) -> bool {
+    pub(crate) fn on_unknown_datagram(&mut self, from: SocketAddr, datagram: &[u8]) -> bool {
         let is = |token| is_reset(datagram, token);
         let reset = from == self.remote && self.token.get().is_some_and(is);
         if reset {

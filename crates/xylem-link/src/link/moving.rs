@@ -10,7 +10,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::path::CHALLENGE_LEN;
-use super::probe::{MOST, ProbeDatagram};
+use super::probe::{MAX_CHALLENGE_LEN, ProbeDatagram};
 use super::{Link, ProbePace};
 use crate::cookie::address;
 use crate::event::{LinkEvent, Transmit};
@@ -32,16 +32,16 @@ impl Link {
             self.move_to(now, back, false);
         }
         if let Some(reached) = self.reach.on_response(token) {
-            self.on_reached(now, reached);
+            self.on_probe_answered(now, reached);
         }
         self.on_path_timeout(now);
     }
 
     /// Handles an answer from an address that this side has probed.
-    fn on_reached(&mut self, now: Duration, at: SocketAddr) {
+    fn on_probe_answered(&mut self, now: Duration, at: SocketAddr) {
         let ways = &self.paths.ways;
         let better = ways.way(at) < ways.way(self.remote);
-        if at != self.remote && (better || self.paths.is_lost()) {
+        if at != self.remote && (better || self.paths.is_peer_silent()) {
             self.move_to(now, at, true);
         } else if at != self.remote {
             self.paths.keep(at);
@@ -55,7 +55,7 @@ impl Link {
         if self.silent_at().is_some_and(|at| now >= at) {
             let wait = self.wait();
             self.paths.on_silence(now, wait, &mut self.rng);
-            self.reach.ask_again(now, &mut self.rng);
+            self.reach.probe_again(now, &mut self.rng);
         }
     }
 
@@ -67,13 +67,13 @@ impl Link {
     /// When the peer counts as silent and is searched at other known addresses, if there are any: it has left a ping
     /// unanswered, or half the idle timeout is over.
     fn silent_at(&self) -> Option<Duration> {
-        if self.paths.known.is_empty() && !self.reach.may_ask_again() {
+        if self.paths.known.is_empty() && !self.reach.can_probe_again() {
             return None;
         }
         let half = self.last_received + self.idle_timeout / 2;
         let unanswered = self.ping.filter(|(_, sent)| *sent >= self.last_received);
         let unanswered = unanswered.map_or(half, |(_, sent)| half.min(sent + self.wait()));
-        Some(unanswered.max(self.paths.rest_until))
+        Some(unanswered.max(self.paths.quiet_until))
     }
 
     fn move_to(&mut self, now: Duration, to: SocketAddr, chosen: bool) {
@@ -91,15 +91,15 @@ impl Link {
         self.token_owed = true;
         self.owed.observed = true;
         if worse {
-            self.reach.ask_again(now, &mut self.rng);
+            self.reach.probe_again(now, &mut self.rng);
         } else {
             self.reach.end_search();
         }
     }
 
     /// Takes the address that the link has moved to, if that has not been reported yet.
-    pub(crate) fn take_move(&mut self) -> Option<SocketAddr> {
-        self.paths.news.take()
+    pub(crate) fn take_new_address(&mut self) -> Option<SocketAddr> {
+        self.paths.unreported_move.take()
     }
 
     pub(super) fn transmit_challenge(
@@ -141,10 +141,10 @@ impl Link {
         let [ours, theirs] = self.candidates.symmetric();
         match (ours, theirs) {
             (Some(true), Some(false)) => {
-                self.paths.ways.is_made_up(to) && self.paths.ways.way(to) == PathKind::Direct
+                self.paths.ways.is_synthetic(to) && self.paths.ways.way(to) == PathKind::Direct
             }
             (Some(false), Some(true)) => {
-                self.paths.ways.may_be_told(to) && self.candidates.names(to.ip())
+                self.paths.ways.is_announceable(to) && self.candidates.has_host(to.ip())
             }
             _ => false,
         }
@@ -155,14 +155,14 @@ impl Link {
     /// path has failed.
     pub(super) fn on_challenge_from(&mut self, now: Duration, from: SocketAddr, token: u64) {
         let ways = self.paths.ways;
-        let named = ways.may_be_told(from) && self.candidates.names(from.ip());
+        let named = ways.is_announceable(from) && self.candidates.has_host(from.ip());
         if !(named || self.paths.is_proven(from) || self.reach.is_asked(from)) {
             return;
         }
-        let better = ways.way(from) < ways.way(self.remote) || self.paths.is_lost();
+        let better = ways.way(from) < ways.way(self.remote) || self.paths.is_peer_silent();
         let free = self.paths.is_proven(from) || ways.way(from) != PathKind::Direct;
         if self.reach.answer(now, (from, token), free) && better {
-            self.reach.ask_back(now, from, &mut self.rng);
+            self.reach.probe_source(now, from, &mut self.rng);
         }
     }
 
@@ -172,7 +172,7 @@ impl Link {
         buf: &mut Vec<u8>,
     ) -> Option<Transmit> {
         let ProbeDatagram { to, answer, token } = self.reach.poll(now, &self.paths.ways)?;
-        let size = self.padded(CHALLENGE_LEN).min(MOST);
+        let size = self.padded(CHALLENGE_LEN).min(MAX_CHALLENGE_LEN);
         Some(self.datagram(buf, to, size, |out| {
             answer.into_iter().for_each(|token| Frame::PathResponse(token).write(out));
             token.into_iter().for_each(|token| Frame::PathChallenge(token).write(out));
@@ -182,7 +182,7 @@ impl Link {
 
 impl Link {
     pub(crate) fn tell_candidates(&mut self, addresses: &[SocketAddr], mapping: NatMapping) {
-        self.candidates.tell(addresses, mapping, &self.paths.ways);
+        self.candidates.announce(addresses, mapping, &self.paths.ways);
     }
 
     /// Sets which addresses are synthetic.
@@ -225,7 +225,7 @@ impl Link {
     }
 
     pub(super) fn write_candidates(&mut self, now: Duration, out: &mut Vec<u8>) {
-        if core::mem::take(&mut self.owed.observed) && !self.paths.ways.is_made_up(self.remote) {
+        if core::mem::take(&mut self.owed.observed) && !self.paths.ways.is_synthetic(self.remote) {
             Frame::Observed(&address(self.remote)).write(out);
         }
         let wait = self.wait();

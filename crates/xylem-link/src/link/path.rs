@@ -34,9 +34,9 @@ const MAX_KNOWN: usize = 4;
 pub(super) struct PathValidation {
     /// Which addresses are synthetic, and their kinds.
     pub ways: SyntheticPrefixes,
-    asking: Option<PathChallenges>,
+    challenges: Option<PathChallenges>,
     /// No challenge begins before this time.
-    pub rest_until: Duration,
+    pub quiet_until: Duration,
     /// Proven addresses beside the link's, the newest last.
     pub known: Vec<SocketAddr>,
     /// The link's address before a move that it was forced to make, and the token of the challenge there.
@@ -44,7 +44,7 @@ pub(super) struct PathValidation {
     /// When it moved.
     moved: Duration,
     /// The address that it moved to, until that has been reported.
-    pub news: Option<SocketAddr>,
+    pub unreported_move: Option<SocketAddr>,
 }
 
 /// A challenge at the link's address, and at others.
@@ -68,7 +68,7 @@ struct PathChallenges {
 struct OtherAddress {
     address: SocketAddr,
     /// Bytes received from there, less those sent there; unlimited for a proven address.
-    paid: usize,
+    credit: usize,
     token: u64,
     due: bool,
     answered: bool,
@@ -76,7 +76,7 @@ struct OtherAddress {
 
 impl OtherAddress {
     fn new(address: SocketAddr, paid: usize, rng: &mut LinkRng) -> Self {
-        Self { address, paid, token: rng.u64(), due: false, answered: false }
+        Self { address, credit: paid, token: rng.u64(), due: false, answered: false }
     }
 }
 
@@ -93,32 +93,32 @@ impl PathValidation {
         wait: Duration,
         rng: &mut LinkRng,
     ) {
-        let asking = self.asking.as_mut();
+        let asking = self.challenges.as_mut();
         let asked = asking.and_then(|asking| asking.others.iter_mut().find(|o| o.address == from));
-        let is_asked = asked.map(|other| other.paid = other.paid.saturating_add(len)).is_some();
-        if !newest || now < self.rest_until {
+        let is_asked = asked.map(|other| other.credit = other.credit.saturating_add(len)).is_some();
+        if !newest || now < self.quiet_until {
             return;
         }
-        match &mut self.asking {
+        match &mut self.challenges {
             // The tokens stay the same: an answer to an earlier challenge counts as well.
             Some(asking) if is_asked => asking.begin(now, wait),
             _ => {
                 let paid = if self.is_proven(from) { usize::MAX } else { len };
                 let others = vec![OtherAddress::new(from, paid, rng)];
-                self.ask(now, others, wait, rng);
+                self.challenge(now, others, wait, rng);
             }
         }
-        self.rest_until = now + MAX_WAIT;
+        self.quiet_until = now + MAX_WAIT;
     }
 
     /// Handles silence: challenges the peer at all other known addresses.
     pub(super) fn on_silence(&mut self, now: Duration, wait: Duration, rng: &mut LinkRng) {
         let others = self.known.iter().map(|to| OtherAddress::new(*to, usize::MAX, rng)).collect();
-        self.ask(now, others, wait, rng).silent = true;
-        self.rest_until = now + SILENT_AGAIN;
+        self.challenge(now, others, wait, rng).silent = true;
+        self.quiet_until = now + SILENT_AGAIN;
     }
 
-    fn ask(
+    fn challenge(
         &mut self,
         now: Duration,
         others: Vec<OtherAddress>,
@@ -129,14 +129,14 @@ impl PathValidation {
         let (here_due, left, silent) = (false, 0, false);
         let asking =
             PathChallenges { others, here, here_due, left, begun: now, next: now, wait, silent };
-        let asking = self.asking.insert(asking);
+        let asking = self.challenges.insert(asking);
         asking.begin(now, wait);
         asking
     }
 
     /// The challenge that is due now: its address (`None`: the link's), its token, and how many bytes may go there.
     pub(super) fn poll(&mut self, now: Duration) -> Option<(Option<SocketAddr>, u64, usize)> {
-        let asking = self.asking.as_mut()?;
+        let asking = self.challenges.as_mut()?;
         if asking.left > 0 && now >= asking.next {
             asking.left -= 1;
             asking.next = now + asking.wait / 2;
@@ -147,23 +147,23 @@ impl PathValidation {
             return Some((None, asking.here, usize::MAX));
         }
         // Otherwise it waits until more bytes have come from there.
-        let due = |other: &&mut OtherAddress| other.due && other.paid >= CHALLENGE_LEN;
+        let due = |other: &&mut OtherAddress| other.due && other.credit >= CHALLENGE_LEN;
         let other = asking.others.iter_mut().find(due)?;
         other.due = false;
-        Some((Some(other.address), other.token, other.paid))
+        Some((Some(other.address), other.token, other.credit))
     }
 
     /// Counts bytes sent to another address.
     pub(super) fn on_sent(&mut self, to: SocketAddr, len: usize) {
-        let others = self.asking.iter_mut().flat_map(|asking| &mut asking.others);
-        others.filter(|o| o.address == to).for_each(|o| o.paid = o.paid.saturating_sub(len));
+        let others = self.challenges.iter_mut().flat_map(|asking| &mut asking.others);
+        others.filter(|o| o.address == to).for_each(|o| o.credit = o.credit.saturating_sub(len));
     }
 
     pub(super) fn on_response(&mut self, now: Duration, token: u64) -> Verdict {
-        match &mut self.asking {
-            Some(asking) if now >= asking.begun + MAX_ANSWER => self.asking = None,
+        match &mut self.challenges {
+            Some(asking) if now >= asking.begun + MAX_ANSWER => self.challenges = None,
             // The peer answers at the link's own address.
-            Some(asking) if token == asking.here => self.asking = None,
+            Some(asking) if token == asking.here => self.challenges = None,
             Some(asking) => {
                 let answers = asking.others.iter_mut().filter(|other| other.token == token);
                 answers.for_each(|other| other.answered = true);
@@ -172,21 +172,21 @@ impl PathValidation {
         }
         // A late answer from the address before the move: the link goes back.
         let (before, _) = self.before.filter(|(_, asked)| {
-            *asked == token && self.asking.is_none() && now < self.moved + MAX_ANSWER
+            *asked == token && self.challenges.is_none() && now < self.moved + MAX_ANSWER
         })?;
         Some(before)
     }
 
     /// The best of the other addresses that have answered, once the link's own has had time to.
     pub(super) fn verdict(&self, now: Duration) -> Verdict {
-        let asking = self.asking.as_ref().filter(|asking| now >= asking.verdict_at())?;
+        let asking = self.challenges.as_ref().filter(|asking| now >= asking.verdict_at())?;
         let answered = asking.others.iter().filter(|other| other.answered).map(|o| o.address);
         answered.min_by_key(|address| self.ways.way(*address))
     }
 
     /// Returns whether the peer is silent at the link's address: any other address is better.
-    pub(super) fn is_lost(&self) -> bool {
-        self.asking.as_ref().is_some_and(|asking| asking.silent)
+    pub(super) fn is_peer_silent(&self) -> bool {
+        self.challenges.as_ref().is_some_and(|asking| asking.silent)
     }
 
     /// Returns whether the peer has been reached there.
@@ -213,15 +213,15 @@ impl PathValidation {
         (from, to): (SocketAddr, SocketAddr),
         chosen: bool,
     ) {
-        let asked = self.asking.take().map(|asking| asking.here);
+        let asked = self.challenges.take().map(|asking| asking.here);
         self.before = asked.filter(|_| !chosen).map(|here| (from, here));
         self.keep(from);
         self.known.retain(|known| *known != to);
-        (self.moved, self.news) = (now, Some(to));
+        (self.moved, self.unreported_move) = (now, Some(to));
     }
 
     pub(super) fn next_timeout(&self) -> Option<Duration> {
-        let asking = self.asking.as_ref()?;
+        let asking = self.challenges.as_ref()?;
         let question = (asking.left > 0).then_some(asking.next);
         let answered = asking.others.iter().any(|other| other.answered);
         [question, answered.then(|| asking.verdict_at())].into_iter().flatten().min()

@@ -40,10 +40,10 @@ const SEARCHED_AT_ONCE: usize = 16;
 /// Time between two steps of a search.
 const SEARCH_STEP: Duration = Duration::from_millis(10);
 /// The bits of a search's token that hold the index of its address.
-const PLACE: u64 = MAX_SEARCHED as u64 - 1;
+const INDEX_MASK: u64 = MAX_SEARCHED as u64 - 1;
 
 /// Longest datagram with a challenge, in bytes, padding included.
-pub(super) const MOST: usize = 128;
+pub(super) const MAX_CHALLENGE_LEN: usize = 128;
 
 /// How addresses are probed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -158,7 +158,7 @@ impl Probes {
         }
         let places = (0..).zip(addresses.iter().take(MAX_SEARCHED));
         let asked: Vec<_> =
-            places.map(|(place, to): (u64, _)| (*to, rng.u64() & !PLACE | place)).collect();
+            places.map(|(place, to): (u64, _)| (*to, rng.u64() & !INDEX_MASK | place)).collect();
         let count = asked.len();
         if count > 0 {
             self.searched = Some(now);
@@ -174,7 +174,7 @@ impl Probes {
             Some(at) => self.asked.remove(at).to,
             None => {
                 let search = self.search.as_ref()?;
-                let place = usize::try_from(token & PLACE).ok()?;
+                let place = usize::try_from(token & INDEX_MASK).ok()?;
                 let sent = search.asked.get(..search.done)?;
                 sent.get(place).filter(|(_, asked)| *asked == token)?.0
             }
@@ -279,7 +279,7 @@ impl PathProber {
     }
 
     /// Challenges the source of a challenge: the NATs it passed are open now.
-    pub(super) fn ask_back(&mut self, now: Duration, from: SocketAddr, rng: &mut LinkRng) {
+    pub(super) fn probe_source(&mut self, now: Duration, from: SocketAddr, rng: &mut LinkRng) {
         let probes = self.probes();
         probes.ask(now, &[from], rng);
         let asked = probes.asked.iter_mut().filter(|ask| ask.to == from);
@@ -299,7 +299,7 @@ impl PathProber {
     }
 
     /// Probes again what the program probed last: the path in use has failed.
-    pub(super) fn ask_again(&mut self, now: Duration, rng: &mut LinkRng) {
+    pub(super) fn probe_again(&mut self, now: Duration, rng: &mut LinkRng) {
         if let Some(probes) = &mut self.0 {
             let last = core::mem::take(&mut probes.last);
             probes.ask(now, &last, rng);
@@ -307,7 +307,7 @@ impl PathProber {
         }
     }
 
-    pub(super) fn may_ask_again(&self) -> bool {
+    pub(super) fn can_probe_again(&self) -> bool {
         self.0.as_ref().is_some_and(|probes| !probes.last.is_empty())
     }
 

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use bytes::{Bytes, BytesMut};
 use constant_time_eq::constant_time_eq_n;
 
-use super::{Link, MAX_ANSWERS, QUICK_PINGS};
+use super::{EARLY_PINGS, Link, MAX_ANSWERS};
 use crate::aead::TAG_LEN;
 use crate::event::{CloseReason, LinkEvent};
 use crate::frame::{FRAGMENT_OVERHEAD, Frame, Frames, PACKET_OVERHEAD};
@@ -124,7 +124,7 @@ impl Link {
             Frame::Ping(token) => push_bounded(&mut self.owed.pongs, token),
             Frame::Pong(token) => {
                 if let Some((_, sent)) = self.ping.filter(|(expected, _)| *expected == token) {
-                    (self.ping, self.quick_pings) = (None, 0);
+                    (self.ping, self.early_pings) = (None, 0);
                     self.ecn.on_pong(token);
                     self.measured(now.saturating_sub(sent));
                 }
@@ -179,7 +179,7 @@ impl Link {
 
     fn deliver(&mut self, packet: Bytes, marked: bool, events: &mut VecDeque<LinkEvent>) {
         self.stats.packets_received += 1;
-        self.quick_pings = QUICK_PINGS;
+        self.early_pings = EARLY_PINGS;
         events.push_back(LinkEvent::Packet { link: self.id, packet, marked });
     }
 

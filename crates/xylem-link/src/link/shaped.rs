@@ -24,7 +24,7 @@ impl Default for PaddingDice {
 
 impl PaddingDice {
     /// A number from 0 to 63.
-    pub(super) fn roll(&mut self, rng: &mut LinkRng) -> usize {
+    pub(super) fn draw(&mut self, rng: &mut LinkRng) -> usize {
         if self.left == 0 {
             rng.fill(&mut self.drawn);
             self.left = self.drawn.len();
@@ -62,11 +62,12 @@ impl Link {
             return None;
         }
         let mut transmit = self.poll_transmit(now, buf);
-        if transmit.is_none() && !self.has_ended() && self.shaper.as_mut()?.unused(now) {
+        if transmit.is_none() && !self.has_ended() && self.shaper.as_mut()?.on_nothing_to_send(now)
+        {
             transmit = self.cover_datagram(buf);
         }
         if transmit.is_some() {
-            self.shaper.as_mut()?.spent();
+            self.shaper.as_mut()?.on_sent();
         }
         transmit
     }
@@ -91,7 +92,7 @@ impl Link {
     pub(super) fn padded(&mut self, len: usize) -> usize {
         let most = self.mtu.current();
         let Some(shaper) = &mut self.shaper else {
-            return len.max(most.min(len + self.dice.roll(&mut self.rng)));
+            return len.max(most.min(len + self.padding_dice.draw(&mut self.rng)));
         };
         let size = shaper.size(len, most);
         self.stats.padding_sent += (size - len) as u64;

@@ -4,7 +4,7 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use super::receive::Misbehaved;
-use super::{Link, MAX_WAIT, QUICK_PINGS};
+use super::{EARLY_PINGS, Link, MAX_WAIT};
 use crate::event::{LinkEvent, Transmit};
 use crate::frame::Ack;
 use crate::stream::{DatagramLayout, StreamError, Streams, WrittenDatagrams};
@@ -48,7 +48,7 @@ impl Link {
     ) {
         let Some(streams) = &mut self.streams else { return };
         if asks {
-            self.quick_pings = QUICK_PINGS;
+            self.early_pings = EARLY_PINGS;
             streams.on_datagram(now, number, self.opener.window());
         }
         if marked {
@@ -111,7 +111,7 @@ impl Link {
             streams.fill(now, layout, self.opener.window(), buf)?;
         self.stats.padding_sent += padding as u64;
         if !is_ack {
-            self.quick_pings = QUICK_PINGS;
+            self.early_pings = EARLY_PINGS;
         }
         if is_ack && self.shaper.is_none() {
             segment = self.padded(segment);

@@ -101,7 +101,7 @@ impl Link {
         if core::mem::take(&mut self.owed.ping) {
             let token = self.rng.u64();
             self.ping = Some((token, now));
-            self.quick_pings = self.quick_pings.saturating_sub(1);
+            self.early_pings = self.early_pings.saturating_sub(1);
             self.ecn.on_ping(token);
             Frame::Ping(token).write(out);
         }

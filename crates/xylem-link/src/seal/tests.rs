@@ -213,7 +213,7 @@ fn commits(cipher: Cipher, secrets: [EpochSecret; 2]) {
     let keys = [0, 1].map(|n| EpochKeys::new(cipher, &secrets[n]));
     assert_ne!(keys[0].cid, keys[1].cid);
     assert_ne!(keys[0].commitment, keys[1].commitment);
-    let mut sealer = Sealer::new(cipher, secrets[0].stolen(), RekeyLimits::default(), ZERO);
+    let mut sealer = Sealer::new(cipher, secrets[0].copy_for_test(), RekeyLimits::default(), ZERO);
     let mut openers = secrets.map(|secret| Opener::new(cipher, secret));
     let datagram = sealed(&mut sealer, b"x");
     assert!(openers[0].open(ZERO, &mut datagram.clone()).is_ok());

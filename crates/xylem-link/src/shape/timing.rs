@@ -148,7 +148,7 @@ impl TimingGate {
         }
         self.wanted |= every;
         if now > self.next && !self.wanted {
-            self.begin_anew(now, rng);
+            self.restart(now, rng);
         }
         if now < self.next {
             self.wanted = true;
@@ -164,7 +164,7 @@ impl TimingGate {
 
     /// Begins again after moments passed with nothing waiting. A fixed rhythm goes on; drawn gaps begin anew, so that
     /// the first datagram after a silence waits for one too.
-    fn begin_anew(&mut self, now: Duration, rng: &mut LinkRng) {
+    fn restart(&mut self, now: Duration, rng: &mut LinkRng) {
         if let SendTiming::Fixed(gap) = self.timing {
             let missed = (now - self.next).as_nanos().div_ceil(gap.as_nanos());
             let ahead = gap.as_nanos().saturating_mul(missed);
@@ -180,7 +180,7 @@ impl TimingGate {
     }
 
     /// Closes the gate for this moment, because nothing is there to leave.
-    pub(crate) fn shut(&mut self) {
+    pub(crate) fn close_moment(&mut self) {
         self.left = 0;
     }
 
@@ -282,14 +282,14 @@ mod tests {
         let mut gate =
             TimingGate::new(SendTiming::Fixed(10 * MS), 1, Duration::ZERO, &mut rng).unwrap();
         assert!(gate.is_open(10 * MS, false, &mut rng));
-        gate.shut();
+        gate.close_moment();
         assert_eq!(gate.timeout(None), None, "nothing to wake up for");
         assert!(!gate.is_open(1_234_567 * MS, false, &mut rng));
         assert_eq!(gate.timeout(None), Some(1_234_570 * MS));
         let uniform = SendTiming::Uniform { min: 5 * MS, max: 6 * MS };
         let mut gate = TimingGate::new(uniform, 1, Duration::ZERO, &mut rng).unwrap();
         assert!(gate.is_open(6 * MS, false, &mut rng));
-        gate.shut();
+        gate.close_moment();
         assert!(!gate.is_open(100 * MS, false, &mut rng));
         let next = gate.timeout(None).unwrap();
         assert!((105 * MS..=106 * MS).contains(&next), "{next:?}");

@@ -71,13 +71,13 @@ impl Streams {
                 return Err(Violation);
             }
         } else {
-            self.make_up_to(id)?;
+            self.create_up_to(id)?;
         }
         Ok(self.table.get_mut(&id))
     }
 
     /// Creates the peer's streams up to this one: other frames may have overtaken the ones that open them.
-    fn make_up_to(&mut self, id: u32) -> Result<(), Violation> {
+    fn create_up_to(&mut self, id: u32) -> Result<(), Violation> {
         // Ids of one side are two apart, and `known` has bounded this one.
         let Some(beyond) = id.checked_sub(self.next_theirs) else { return Ok(()) };
         let new = beyond as usize / 2;
@@ -180,14 +180,14 @@ impl Streams {
         let kept = stream.recv.state == ReadState::Open;
         self.grow(grown)?;
         if !kept {
-            self.discard_again(id);
+            self.release_counted(id);
         }
         self.reap(id);
         Ok(())
     }
 
     /// Gives bytes back that were counted for a stream that is no longer read.
-    fn discard_again(&mut self, id: u32) {
+    fn release_counted(&mut self, id: u32) {
         let state = self.table.get(&id).map(|stream| stream.recv.state);
         if let Some(state) = state {
             self.discard(id, state);
@@ -216,7 +216,7 @@ impl Streams {
         if cut {
             self.discard(id, ReadState::Reset(code));
         } else if !open {
-            self.discard_again(id);
+            self.release_counted(id);
         }
         self.reap(id);
         Ok(())

@@ -135,8 +135,8 @@ impl World {
             rng.fill(&mut random);
             let config = LinkConfig { keep_alive: Some(S), ..LinkConfig::default() };
             let mut endpoint = Endpoint::new(config, StaticKey::generate([n; 32]), random);
-            assert!(endpoint.set_made_up(RELAYED, PathKind::Relayed));
-            assert!(endpoint.set_made_up(SOCKETS, PathKind::Direct));
+            assert!(endpoint.add_synthetic_prefix(RELAYED, PathKind::Relayed));
+            assert!(endpoint.add_synthetic_prefix(SOCKETS, PathKind::Direct));
             Peer {
                 endpoint,
                 link: None,
@@ -320,7 +320,7 @@ impl World {
         let mut candidates = vec![SocketAddr::new(peer.ip, PORT)];
         candidates.extend(peer.observed[0]);
         if peer.told.as_ref() != Some(&candidates) {
-            peer.endpoint.tell_candidates(link, &candidates, peer.mapping());
+            peer.endpoint.announce_candidates(link, &candidates, peer.mapping());
             peer.told = Some(candidates);
         }
     }

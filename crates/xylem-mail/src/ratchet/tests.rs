@@ -123,7 +123,7 @@ fn lost_at(from: &mut Ratchet, to: &mut Ratchet) -> Result<u32, RatchetError> {
 fn lose(from: &mut Ratchet, count: u32) {
     if count > 0 {
         sent(from, b"lost");
-        from.lose(count - 1);
+        from.skip_sending(count - 1);
     }
 }
 

@@ -111,7 +111,7 @@ const LEN: usize = 1_024;
 
 /// Makes both lists, for key streams that differ by `differs` in the first bytes of a list. The first list has its
 /// manifest before the second's, which its last field skips. The second skips the first's manifest by its first field.
-fn faces(differs: [u8; 5]) -> Option<[ListFace; 2]> {
+fn colliding_faces(differs: [u8; 5]) -> Option<[ListFace; 2]> {
     let manifest = |listing: &[u8], files, name: &[u8]| {
         let file = Manifest::file(xylem_hash::hash(listing), listing.len() as u64, name);
         let manifest = Manifest { kind: PublicationKind::Directory, file_count: files, ..file };
@@ -171,7 +171,7 @@ fn faces(differs: [u8; 5]) -> Option<[ListFace; 2]> {
 }
 
 /// Makes bytes that are one list under the first key and the other under the second, with one tag.
-fn both(ciphers: &[ListCipher; 2], faces: &[ListFace; 2], about: &[u8]) -> Vec<u8> {
+fn colliding_list(ciphers: &[ListCipher; 2], faces: &[ListFace; 2], about: &[u8]) -> Vec<u8> {
     let place = LEN - 16;
     for filler in 0..u64::MAX {
         let mut list = vec![0; LEN];
@@ -216,7 +216,7 @@ fn one_publication_has_no_two_readings() {
     let first = ListCipher::new(0, LEN);
     let mut found = (1..).map(|n| ListCipher::new(n, LEN)).filter_map(|second| {
         let differs = [0, 1, 2, 3, 4].map(|n| first.stream[n] ^ second.stream[n]);
-        faces(differs).map(|faces| (second, faces))
+        colliding_faces(differs).map(|faces| (second, faces))
     });
     let (second, faces) = found.next().unwrap();
     let ciphers = [first, second];
@@ -240,7 +240,7 @@ fn one_publication_has_no_two_readings() {
     let head = [&[2][..], &ephemeral.public().0, &commits, &[0, 2]].concat();
     let keys = [head, entries.concat()].concat();
     let about = associated(&keys, &subject);
-    let list = both(&ciphers, &faces, &about);
+    let list = colliding_list(&ciphers, &faces, &about);
     // The cipher accepts both, and each recipient finds a manifest of its own.
     let manifests = ciphers.each_ref().map(|cipher| {
         let mut bytes = list.clone();

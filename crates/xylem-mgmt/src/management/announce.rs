@@ -5,7 +5,7 @@ use core::time::Duration;
 use xylem_forward::FaceId;
 use xylem_packet::{Component, Interest, Name, NameRef};
 
-use super::{Answer, Management, bad, own_prefixes, rib_refusal};
+use super::{Answer, Management, malformed_command, own_prefixes, rib_refusal};
 use crate::request::CommandScope;
 use crate::{
     AnnouncementError, CommandRefusal, CommandTrust, ControlParameters, ManagementHost,
@@ -15,9 +15,9 @@ use crate::{
 /// Cost of such routes, as in NFD: others are tried before them.
 const COST: u64 = 2048;
 /// Maximum lifetime of a route by an announcement that came with a Data (NFD).
-const LEARNED_FOR: Duration = Duration::from_secs(600);
+const MAX_LEARNED_LIFETIME: Duration = Duration::from_secs(600);
 /// Maximum number of announcements: each may have 2 KiB.
-const MOST: usize = 4096;
+const MAX_ANNOUNCEMENTS: usize = 4096;
 
 impl Management {
     /// Handles the command. Its ApplicationParameters hold the announcement; the route leads to the face that the
@@ -30,14 +30,14 @@ impl Management {
         host: &mut impl ManagementHost,
     ) -> Answer {
         let wire = interest.app_parameters().filter(|parameters| !parameters.is_empty());
-        let wire = wire.ok_or_else(|| bad("the prefix announcement is missing"))?;
+        let wire = wire.ok_or_else(|| malformed_command("the prefix announcement is missing"))?;
         let announcement = PrefixAnnouncement::decode(wire).map_err(malformed)?;
         let authority = match reach {
             CommandScope::Localhost => &self.localhost,
             CommandScope::Localhop => self.localhop.as_ref().unwrap_or(&self.localhost),
         };
         check(authority, &announcement, host.now_ms())?;
-        self.take(now, from, &announcement, None, host)
+        self.add_route(now, from, &announcement, None, host)
     }
 
     /// Takes an announcement that came over `face`, with a Data that the network was searched for. It makes a route
@@ -69,7 +69,7 @@ impl Management {
             }
         };
         check(authority, &announcement, host.now_ms())?;
-        self.take(now, face, &announcement, Some(LEARNED_FOR), host)?;
+        self.add_route(now, face, &announcement, Some(MAX_LEARNED_LIFETIME), host)?;
         Ok(prefix.to_name())
     }
 
@@ -88,7 +88,7 @@ impl Management {
     }
 
     /// Adds the route.
-    fn take(
+    fn add_route(
         &mut self,
         now: Duration,
         face: FaceId,
@@ -105,12 +105,14 @@ impl Management {
             return Err(CommandRefusal::new(403, "this prefix cannot be announced"));
         }
         let lasts = announcement.lasts_ms(host.now_ms());
-        let lasts = lasts.ok_or_else(|| rejected("it is not valid now"))?;
+        let lasts = lasts.ok_or_else(|| forbidden("it is not valid now"))?;
         let lasts = most
             .map_or(lasts, |most| lasts.min(u64::try_from(most.as_millis()).unwrap_or(u64::MAX)));
         let fib = host.forwarder();
         // A renewed announcement needs no further place.
-        if fib.announcements() >= MOST && !self.rib.has(prefix, face, types::ORIGIN_PREFIXANN) {
+        if fib.announcements() >= MAX_ANNOUNCEMENTS
+            && !self.rib.has(prefix, face, types::ORIGIN_PREFIXANN)
+        {
             return Err(CommandRefusal::new(503, "the maximum number of announcements is reached"));
         }
         let route = RegisteredRoute {
@@ -140,14 +142,14 @@ fn check(
     announcement: &PrefixAnnouncement<'_>,
     now_ms: u64,
 ) -> Result<(), CommandRefusal> {
-    authority.check_data(&announcement.data, now_ms).map_err(rejected)
+    authority.check_data(&announcement.data, now_ms).map_err(forbidden)
 }
 
 fn malformed(error: AnnouncementError) -> CommandRefusal {
-    bad(format!("prefix announcement: {error}"))
+    malformed_command(format!("prefix announcement: {error}"))
 }
 
 /// 403, with NFD's text.
-fn rejected(why: impl core::fmt::Display) -> CommandRefusal {
+fn forbidden(why: impl core::fmt::Display) -> CommandRefusal {
     CommandRefusal::new(403, format!("Prefix announcement rejected: {why}"))
 }

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use xylem_forward::{FaceId, FaceScope, LinkType};
 
-use super::{Answer, Management, ManagementCommand, bad};
+use super::{Answer, Management, ManagementCommand, malformed_command};
 use crate::{
     ChannelStatus, CodecError, CommandRefusal, ControlParameters, ControlResponse, Entry,
     FaceEvent, FaceInfo, FaceQueryFilter, FaceStatus, FaceUri, ManagementHost, Persistency,
@@ -105,8 +105,9 @@ impl Management {
         command: ManagementCommand<'_, H>,
     ) -> Answer {
         let ManagementCommand { parameters, host, .. } = command;
-        let uri = parameters.uri.as_ref().ok_or_else(|| bad("Uri is missing"))?;
-        let uri: FaceUri = uri.parse().map_err(|error| bad(format!("Uri: {error}")))?;
+        let uri = parameters.uri.as_ref().ok_or_else(|| malformed_command("Uri is missing"))?;
+        let uri: FaceUri =
+            uri.parse().map_err(|error| malformed_command(format!("Uri: {error}")))?;
         check_persistency(&parameters)?;
         let face = host.create_face(&uri, &parameters)?;
         if !host.is_opening(face) {
@@ -120,7 +121,8 @@ impl Management {
         command: ManagementCommand<'_, H>,
     ) -> Answer {
         let ManagementCommand { parameters, host, .. } = command;
-        let face = parameters.face_id.map(FaceId).ok_or_else(|| bad("FaceId is missing"))?;
+        let face =
+            parameters.face_id.map(FaceId).ok_or_else(|| malformed_command("FaceId is missing"))?;
         let known = host.face_info(face).is_some();
         if host.destroy_face(face) {
             self.face_gone(command.now, face, host, command.out);
@@ -136,7 +138,7 @@ impl Management {
 fn check_persistency(parameters: &ControlParameters) -> Result<(), CommandRefusal> {
     match parameters.persistency {
         Some(number) if Persistency::from_number(number).is_none() => {
-            Err(bad(format!("there is no FacePersistency {number}")))
+            Err(malformed_command(format!("there is no FacePersistency {number}")))
         }
         _ => Ok(()),
     }

@@ -29,7 +29,7 @@ use crate::{Rib, RibError, types};
 const ANSWER_FRESHNESS_MS: u64 = 1000;
 
 /// Time limit of a face's connection, less than the four seconds that a client waits for its command.
-const OPENING: Duration = Duration::from_secs(3);
+const OPENING_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Permissions and limits.
 #[derive(Debug)]
@@ -160,8 +160,8 @@ impl Management {
     ) {
         if let Some(readvertise) = &mut self.readvertise {
             match Packet::decode(packet) {
-                Ok(Packet::Data(data)) => readvertise.answered(now, &data),
-                Ok(Packet::Interest(interest)) => readvertise.refused(now, &interest),
+                Ok(Packet::Data(data)) => readvertise.handle_answer(now, &data),
+                Ok(Packet::Interest(interest)) => readvertise.handle_returned(now, &interest),
                 _ => return,
             }
             self.tell_daemon(now, host, out);
@@ -210,7 +210,7 @@ impl Management {
             && let Ok(ControlParameters { face_id: Some(face), .. }) = answer
             && host.is_opening(FaceId(face))
         {
-            self.opening.insert(FaceId(face), (interest.name().to_name(), now + OPENING));
+            self.opening.insert(FaceId(face), (interest.name().to_name(), now + OPENING_TIMEOUT));
             return;
         }
         let response = match answer {
@@ -299,15 +299,17 @@ impl Management {
         authority
             .check(command, signed.as_ref(), &mut self.guard, host.now_ms())
             .map_err(|denial| CommandRefusal::new(403, denial.to_string()))?;
-        self.guard.keep(host.now_ms(), |times| host.keep_command_times(times))?;
+        self.guard.persist(host.now_ms(), |times| host.keep_command_times(times))?;
         if (request.module, request.verb) == (b"rib", b"announce") {
             return self.announce(now, (from, request.reach), interest, host);
         }
-        let parameters = request.parameters.ok_or_else(|| bad("ControlParameters are missing"))?;
-        let parameters = ControlParameters::decode(parameters)
-            .map_err(|error: CodecError| bad(format!("ControlParameters: {error}")))?;
+        let parameters =
+            request.parameters.ok_or_else(|| malformed_command("ControlParameters are missing"))?;
+        let parameters = ControlParameters::decode(parameters).map_err(|error: CodecError| {
+            malformed_command(format!("ControlParameters: {error}"))
+        })?;
         if parameters.flags.is_some() != parameters.mask.is_some() && request.module != b"rib" {
-            return Err(bad("Flags and Mask must be given together"));
+            return Err(malformed_command("Flags and Mask must be given together"));
         }
         let reach = request.reach;
         let command = ManagementCommand { now, from, reach, parameters, host, out };
@@ -365,14 +367,14 @@ fn own_prefixes() -> [Name; 2] {
 }
 
 /// 400: the command is malformed.
-fn bad(text: impl Into<String>) -> CommandRefusal {
+fn malformed_command(text: impl Into<String>) -> CommandRefusal {
     CommandRefusal::new(400, text)
 }
 
 impl<H: ManagementHost> ManagementCommand<'_, H> {
     /// The prefix in the command's parameters.
     fn name(&self) -> Result<Name, CommandRefusal> {
-        self.parameters.name.clone().ok_or_else(|| bad("Name is missing"))
+        self.parameters.name.clone().ok_or_else(|| malformed_command("Name is missing"))
     }
 
     /// [`Self::name`] for a route. No command may change the routes of management itself.

@@ -3,7 +3,7 @@
 use xylem_forward::{CsSettings, ForwardingStrategy};
 use xylem_packet::Name;
 
-use super::{Answer, ManagementCommand, bad, cs_flags, route_refusal, switch};
+use super::{Answer, ManagementCommand, cs_flags, malformed_command, route_refusal, switch};
 use crate::{
     CommandRefusal, ControlParameters, CsStatus, Entry, FibEntry, ManagementHost, NextHopRecord,
     StrategyChoice, types,
@@ -28,7 +28,7 @@ pub(super) fn add_next_hop<H: ManagementHost>(command: ManagementCommand<'_, H>)
     let name = command.route_name()?;
     let face = command.known_face()?;
     let cost = command.parameters.cost.unwrap_or(0);
-    let cost = u32::try_from(cost).map_err(|_| bad("Cost is above 2^32 - 1"))?;
+    let cost = u32::try_from(cost).map_err(|_| malformed_command("Cost is above 2^32 - 1"))?;
     command.host.forwarder().add_route(name.as_ref(), face, cost).map_err(route_refusal)?;
     Ok(ControlParameters {
         name: Some(name),
@@ -84,7 +84,7 @@ pub(super) fn erase_cs<H: ManagementHost>(command: ManagementCommand<'_, H>) -> 
     let name = command.name()?;
     let wanted = command.parameters.count;
     if wanted == Some(0) {
-        return Err(bad("Count is 0"));
+        return Err(malformed_command("Count is 0"));
     }
     let limit = wanted.unwrap_or(u64::MAX).min(ERASE_LIMIT);
     let erased = command.host.forwarder().erase_cs(name.as_ref(), Some(limit));
@@ -116,7 +116,11 @@ pub(super) fn set_strategy<H: ManagementHost>(
     max_choices: usize,
 ) -> Answer {
     let name = command.name()?;
-    let wanted = command.parameters.strategy.as_ref().ok_or_else(|| bad("Strategy is missing"))?;
+    let wanted = command
+        .parameters
+        .strategy
+        .as_ref()
+        .ok_or_else(|| malformed_command("Strategy is missing"))?;
     let strategy = ForwardingStrategy::parse(wanted.as_ref())
         .ok_or_else(|| CommandRefusal::new(404, "there is no such strategy"))?;
     let (mut choices, mut known) = (0, false);
@@ -138,7 +142,7 @@ pub(super) fn set_strategy<H: ManagementHost>(
 pub(super) fn unset_strategy<H: ManagementHost>(command: ManagementCommand<'_, H>) -> Answer {
     let name = command.name()?;
     if name.is_empty() {
-        return Err(bad("the strategy of / can be changed, not unset"));
+        return Err(malformed_command("the strategy of / can be changed, not unset"));
     }
     command.host.forwarder().unset_strategy(name.as_ref());
     Ok(ControlParameters { name: Some(name), ..ControlParameters::default() })

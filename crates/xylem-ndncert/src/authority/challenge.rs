@@ -8,11 +8,11 @@ use super::code::ChallengeCode;
 use super::policy;
 use super::table::{OpenRequest, RequestStage};
 use super::{
-    AFTER_MS, CaAnswer, CaEvent, CertificateAuthority, CertificateRefusal, digest_of, parameters,
-    refuse,
+    CaAnswer, CaEvent, CertificateAuthority, CertificateRefusal, ENDED_REQUEST_MS, digest_of,
+    parameters, refuse,
 };
 use crate::chance::SeededOctets;
-use crate::numbers::{ChallengeKind, ErrorCode, RequestStatus, word};
+use crate::numbers::{ChallengeKind, ErrorCode, RequestStatus, status_text};
 use crate::packets::{
     ChallengeParameters, ChallengeProgress, ChallengeRequest, ChallengeResponse, Encrypted,
 };
@@ -23,7 +23,7 @@ use crate::session::RequestId;
 const MAX_CREDENTIAL: usize = 4096;
 
 /// Time limit of a challenge, in milliseconds.
-const fn time_of(kind: ChallengeKind) -> u64 {
+const fn challenge_time_limit_ms(kind: ChallengeKind) -> u64 {
     match kind {
         ChallengeKind::Pin => 3_600_000,
         ChallengeKind::Email => 300_000,
@@ -69,7 +69,8 @@ impl CertificateAuthority {
         now_ms: u64,
         chance: &mut SeededOctets,
     ) -> Result<CaAnswer, CertificateRefusal> {
-        if let Some((_, answer)) = open.last.as_ref().filter(|(last, _)| *last == digest) {
+        if let Some((_, answer)) = open.last_challenge.as_ref().filter(|(last, _)| *last == digest)
+        {
             return Ok(CaAnswer { data: Some(answer.clone()), event: None });
         }
         if let RequestStage::Over(code) = open.stage {
@@ -90,18 +91,18 @@ impl CertificateAuthority {
             Err(refusal) => {
                 // The refusal that ends a request is also the answer to a repeated Interest.
                 if let RequestStage::Over(_) = open.stage {
-                    open.expires_ms = now_ms.saturating_add(AFTER_MS);
+                    open.expires_ms = now_ms.saturating_add(ENDED_REQUEST_MS);
                 }
                 return Err(refusal);
             }
         };
         let (response, event) = match step {
             ChallengeStep::Go(word, parameters, event) => {
-                (going(open, word, parameters, now_ms), event)
+                (progress_response(open, word, parameters, now_ms), event)
             }
             ChallengeStep::Proven(by) => {
                 open.stage = RequestStage::Over(ErrorCode::INVALID_PARAMETER);
-                open.expires_ms = now_ms.saturating_add(AFTER_MS);
+                open.expires_ms = now_ms.saturating_add(ENDED_REQUEST_MS);
                 let (issued, certificate) = self.issue(open, now_ms)?;
                 let response = ChallengeResponse {
                     status: RequestStatus::Success,
@@ -117,7 +118,7 @@ impl CertificateAuthority {
         let sealed = sealed
             .map_err(|why| CertificateRefusal(ErrorCode::INVALID_PARAMETER, why.to_string()))?;
         let data = self.answer(interest.name(), &sealed.encode())?;
-        open.last = Some((digest, data.clone()));
+        open.last_challenge = Some((digest, data.clone()));
         Ok(CaAnswer { data: Some(data), event })
     }
 
@@ -144,7 +145,7 @@ impl CertificateAuthority {
                 begun
             }
             RequestStage::Code(chosen, code, tries) if chosen == kind => {
-                if code.is(request.parameters.get(word::CODE).unwrap_or_default()) {
+                if code.is(request.parameters.get(status_text::CODE).unwrap_or_default()) {
                     return Ok(ChallengeStep::Proven(kind));
                 }
                 let tries = tries.saturating_sub(1);
@@ -152,10 +153,10 @@ impl CertificateAuthority {
                     return refuse(ErrorCode::OUT_OF_TRIES, "too many wrong codes");
                 }
                 open.stage = RequestStage::Code(chosen, code, tries);
-                Ok(ChallengeStep::Go(word::WRONG_CODE, ChallengeParameters::new(), None))
+                Ok(ChallengeStep::Go(status_text::WRONG_CODE, ChallengeParameters::new(), None))
             }
             RequestStage::Proof(key, nonce) if kind == ChallengeKind::Possession => {
-                let proof = request.parameters.get(word::PROOF).unwrap_or_default();
+                let proof = request.parameters.get(status_text::PROOF).unwrap_or_default();
                 let verifier = Verifier::of(&key).map_err(|why| invalid(&why.to_string()))?;
                 let info = SignatureInfo::new(verifier.typ(), None);
                 let signed = open.proof.message(&nonce, id, &self.config.prefix, &open.key);
@@ -198,17 +199,17 @@ impl CertificateAuthority {
                 let code = ChallengeCode::new(chance.take());
                 let event = CaEvent::Pin { id, key_name: key_name.clone(), code: code.text() };
                 open.stage = RequestStage::Code(kind, code, tries);
-                ChallengeStep::Go(word::NEED_CODE, ChallengeParameters::new(), Some(event))
+                ChallengeStep::Go(status_text::NEED_CODE, ChallengeParameters::new(), Some(event))
             }
             ChallengeKind::Email => {
-                let address = given.get(word::EMAIL).and_then(policy::address);
+                let address = given.get(status_text::EMAIL).and_then(policy::address);
                 let Some(address) = address else {
                     return refuse(
                         ErrorCode::INVALID_PARAMETER,
                         "the email address is missing or malformed",
                     );
                 };
-                self.policy.email(self.suffix(identity), &address).map_err(not_allowed)?;
+                self.policy.email(self.below_prefix(identity), &address).map_err(not_allowed)?;
                 if !self.given.email(&address, now_ms, &self.config.limits) {
                     return refuse(
                         ErrorCode::OUT_OF_TRIES,
@@ -219,7 +220,7 @@ impl CertificateAuthority {
                 let (key_name, text) = (key_name.clone(), code.text());
                 open.stage = RequestStage::Code(kind, code, tries);
                 let event = CaEvent::Email { id, key_name, address, code: text };
-                ChallengeStep::Go(word::NEED_CODE, ChallengeParameters::new(), Some(event))
+                ChallengeStep::Go(status_text::NEED_CODE, ChallengeParameters::new(), Some(event))
             }
             ChallengeKind::Possession => {
                 if open.proof == Proof::Bare && !self.config.bare_proofs {
@@ -228,7 +229,7 @@ impl CertificateAuthority {
                         "this CA accepts only proofs that are bound to it, which this client does not make",
                     );
                 }
-                let shown = given.get(word::ISSUED_CERT).unwrap_or_default();
+                let shown = given.get(status_text::ISSUED_CERT).unwrap_or_default();
                 let shown = shown.get(..shown.len().min(MAX_CREDENTIAL)).unwrap_or_default();
                 let Ok(credential) = Certificate::decode(shown) else {
                     return refuse(
@@ -240,24 +241,24 @@ impl CertificateAuthority {
                 let nonce: [u8; NONCE_LEN] = chance.take();
                 open.stage = RequestStage::Proof(credential.public_key().clone(), nonce);
                 ChallengeStep::Go(
-                    word::NEED_PROOF,
-                    ChallengeParameters::of(word::NONCE, &nonce),
+                    status_text::NEED_PROOF,
+                    ChallengeParameters::of(status_text::NONCE, &nonce),
                     None,
                 )
             }
         };
-        open.expires_ms = now_ms.saturating_add(time_of(kind));
+        open.expires_ms = now_ms.saturating_add(challenge_time_limit_ms(kind));
         Ok(step)
     }
 
     /// The components of an identity below the CA's prefix.
-    fn suffix<'n>(&self, identity: NameRef<'n>) -> NameRef<'n> {
+    fn below_prefix<'n>(&self, identity: NameRef<'n>) -> NameRef<'n> {
         identity.strip_prefix(self.config.prefix.as_ref()).unwrap_or(identity)
     }
 }
 
 /// The answer while a challenge goes on.
-fn going(
+fn progress_response(
     open: &OpenRequest,
     word: &str,
     parameters: ChallengeParameters,

@@ -20,7 +20,7 @@ pub use self::policy::{IssuePolicy, StandardPolicy};
 use self::shelf::IssuedCertificates;
 use self::table::{OpenRequest, RequestStage, RequestTable};
 use crate::chance::SeededOctets;
-use crate::numbers::{ChallengeKind, ErrorCode, part};
+use crate::numbers::{ChallengeKind, ErrorCode, component};
 use crate::packets::{CaInfo, ErrorMessage, NewRequest, NewResponse, ProbeRequest};
 use crate::proof::Proof;
 use crate::session::{Agreement, Derivation, RequestId};
@@ -30,10 +30,10 @@ const FRESHNESS_MS: u64 = 1000;
 const PROFILE_FRESHNESS_MS: u64 = 3_600_000;
 const METADATA_FRESHNESS_MS: u64 = 10;
 /// Tolerated difference of a client's clock, in milliseconds.
-const GRACE_MS: u64 = 120_000;
+const CLIENT_CLOCK_TOLERANCE_MS: u64 = 120_000;
 /// Milliseconds for which a request waits for the choice of a challenge, and for which its end is remembered.
-const BEFORE_MS: u64 = 300_000;
-const AFTER_MS: u64 = 60_000;
+const CHOICE_TIMEOUT_MS: u64 = 300_000;
+const ENDED_REQUEST_MS: u64 = 60_000;
 /// Limit of an encoded key name, in octets: each request holds a few copies.
 const MAX_KEY_NAME: usize = 1024;
 
@@ -136,7 +136,7 @@ impl CertificateAuthority {
         if CaInfo::decode(&content).as_ref() != Ok(&info) {
             return Err(AuthorityError::TooLong);
         }
-        let name = config.prefix.child(part::CA).child(part::INFO);
+        let name = config.prefix.child(component::CA).child(component::INFO);
         let name = name.child(Component::version(now_ms)).child(Component::segment(0));
         let mut wire = Vec::new();
         let builder = DataBuilder::new(name.as_ref())
@@ -159,7 +159,7 @@ impl CertificateAuthority {
     /// The prefix of requests, to be registered with a forwarder. Certificates have names below the prefix of the CA
     /// itself.
     pub fn requests_prefix(&self) -> Name {
-        self.config.prefix.child(part::CA)
+        self.config.prefix.child(component::CA)
     }
 
     /// The signed profile packet.
@@ -169,12 +169,12 @@ impl CertificateAuthority {
 
     /// Takes a certificate of an earlier run for fetching; call it in the order of issue. The caller ensures that it
     /// was signed by this CA's key.
-    pub fn answer_for(&mut self, certificate: &Certificate<'_>) {
+    pub fn add_issued(&mut self, certificate: &Certificate<'_>) {
         self.issued.put(certificate.data(), self.config.limits.issued);
     }
 
     /// Number of open requests.
-    pub fn open(&self) -> usize {
+    pub fn open_requests(&self) -> usize {
         self.requests.len()
     }
 
@@ -196,13 +196,13 @@ impl CertificateAuthority {
             return CaAnswer { data: found, event: None };
         };
         let is = |part: Component<'_>, len| rest.get(0) == Some(part) && rest.len() == len;
-        let result = if rest.get(0) == Some(part::INFO) {
+        let result = if rest.get(0) == Some(component::INFO) {
             return CaAnswer { data: self.info(&interest, now_ms), event: None };
-        } else if is(part::PROBE, 2) {
+        } else if is(component::PROBE, 2) {
             self.probe(&interest).map(of_data)
-        } else if is(part::NEW, 2) {
+        } else if is(component::NEW, 2) {
             self.open_request(&interest, now_ms, &mut chance).map(of_data)
-        } else if is(part::CHALLENGE, 3) {
+        } else if is(component::CHALLENGE, 3) {
             self.challenge(&interest, now_ms, &mut chance)
         } else {
             refuse(ErrorCode::BAD_INTEREST_FORMAT, "unknown kind of request")
@@ -229,12 +229,12 @@ impl CertificateAuthority {
 
     /// Answers with the profile, or with metadata that name its newest version (docs/spec/rdr.md).
     fn info(&self, interest: &Interest<'_>, now_ms: u64) -> Option<Vec<u8>> {
-        if answers(interest, self.profile.0.as_ref()) {
+        if satisfies(interest, self.profile.0.as_ref()) {
             return Some(self.profile.1.clone());
         }
-        let name = self.requests_prefix().child(part::INFO).child(part::METADATA);
+        let name = self.requests_prefix().child(component::INFO).child(component::METADATA);
         let name = name.child(Component::version(now_ms)).child(Component::segment(0));
-        if !answers(interest, name.as_ref()) {
+        if !satisfies(interest, name.as_ref()) {
             return None;
         }
         let mut content = Vec::new();
@@ -292,7 +292,7 @@ impl CertificateAuthority {
         let ecdh_pub = agreement.public();
         let session =
             agreement.agree(theirs, derivation, &salt, id, chance.take()).map_err(invalid)?;
-        let proof = Proof::among(&request.bindings);
+        let proof = Proof::strongest_of(&request.bindings);
         let bare = proof == Proof::Bare && !self.config.bare_proofs;
         let challenges = self.config.challenges.iter();
         let challenges = challenges.filter(|kind| !bare || **kind != ChallengeKind::Possession);
@@ -310,10 +310,10 @@ impl CertificateAuthority {
             session,
             stage: RequestStage::Before(0),
             proof,
-            opened: (digest, answer.clone()),
-            last: None,
-            expires_ms: now_ms.saturating_add(BEFORE_MS),
-            number: 0,
+            opening_exchange: (digest, answer.clone()),
+            last_challenge: None,
+            expires_ms: now_ms.saturating_add(CHOICE_TIMEOUT_MS),
+            serial_number: 0,
         };
         self.requests.insert(id, open, &self.config.limits);
         Ok(answer)
@@ -346,8 +346,12 @@ impl CertificateAuthority {
         if !self.certificate.1.contains(now_ms) {
             return refuse(code, "the CA's own certificate is not valid now");
         }
-        let latest = now_ms.saturating_add(self.config.max_validity_ms).saturating_add(GRACE_MS);
-        if asked.not_before_ms.saturating_add(GRACE_MS) < now_ms || asked.not_after_ms > latest {
+        let latest = now_ms
+            .saturating_add(self.config.max_validity_ms)
+            .saturating_add(CLIENT_CLOCK_TOLERANCE_MS);
+        if asked.not_before_ms.saturating_add(CLIENT_CLOCK_TOLERANCE_MS) < now_ms
+            || asked.not_after_ms > latest
+        {
             return refuse(
                 code,
                 "the validity period begins too early, or ends later than this CA allows",
@@ -362,7 +366,7 @@ impl CertificateAuthority {
 
 impl fmt::Debug for CertificateAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Authority({}, {} open)", self.config.prefix, self.open())
+        write!(f, "Authority({}, {} open)", self.config.prefix, self.open_requests())
     }
 }
 
@@ -371,7 +375,7 @@ fn of_data(data: Vec<u8>) -> CaAnswer {
 }
 
 /// Whether a Data of this name, or of this name and any digest, satisfies the Interest.
-fn answers(interest: &Interest<'_>, data: NameRef<'_>) -> bool {
+fn satisfies(interest: &Interest<'_>, data: NameRef<'_>) -> bool {
     let asked = interest.name();
     asked == data || (interest.can_be_prefix() && asked.is_prefix_of(data))
 }
@@ -405,7 +409,8 @@ fn check_signatures(
     let verifier = verifier.named(asked.key_name().to_name());
     let signature = interest.signature().ok_or_else(|| bad("the Interest is not signed".into()))?;
     // Some clients sign without a time. With a time that is far off, the Interest is a replay.
-    if signature.info.time_ms.is_some_and(|time| time.abs_diff(now_ms) > GRACE_MS) {
+    if signature.info.time_ms.is_some_and(|time| time.abs_diff(now_ms) > CLIENT_CLOCK_TOLERANCE_MS)
+    {
         return Err(bad("the signature's time is too far from this CA's clock".into()));
     }
     verifier.interest(interest).map_err(|why| bad(format!("the Interest: {why}")))?;

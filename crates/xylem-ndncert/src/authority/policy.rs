@@ -7,7 +7,7 @@ use std::sync::Arc;
 use xylem_packet::{Component, Name, NameRef};
 use xylem_trust::{Certificate, HierarchyRules, RuleRefusal, TrustRules, TrustStore};
 
-use crate::numbers::word;
+use crate::numbers::status_text;
 use crate::packets::{ChallengeParameters, ProbeResponse};
 
 /// Decides which client may have which name. Challenges prove a property of a client; the policy maps that to names.
@@ -76,7 +76,7 @@ impl IssuePolicy for StandardPolicy {
     fn email(&self, suffix: NameRef<'_>, address: &str) -> Result<(), RuleRefusal> {
         let refused = || RuleRefusal(format!("is not a name for {address}"));
         let whole = suffix.get(0) == Some(Component::generic(address.as_bytes()));
-        let spelt: Name = spelt(address).ok_or_else(refused)?.collect();
+        let spelt: Name = address_components(address).ok_or_else(refused)?.collect();
         if whole || spelt.is_prefix_of(suffix) { Ok(()) } else { Err(refused()) }
     }
 
@@ -101,9 +101,11 @@ impl IssuePolicy for StandardPolicy {
     }
 
     fn probe(&self, prefix: NameRef<'_>, parameters: &ChallengeParameters) -> ProbeResponse {
-        let address = parameters.get(word::EMAIL).and_then(address);
-        let name =
-            address.as_deref().and_then(spelt).map(|spelt| prefix.iter().chain(spelt).collect());
+        let address = parameters.get(status_text::EMAIL).and_then(address);
+        let name = address
+            .as_deref()
+            .and_then(address_components)
+            .map(|spelt| prefix.iter().chain(spelt).collect());
         let names = name.into_iter().map(|name| (name, None)).collect();
         ProbeResponse { names, redirects: Vec::new() }
     }
@@ -114,7 +116,7 @@ impl IssuePolicy for StandardPolicy {
 const USER: &str = "_user";
 
 /// An address as components of a name: `org`, `example`, `_user`, `user`.
-fn spelt(address: &str) -> Option<impl Iterator<Item = Component<'_>>> {
+fn address_components(address: &str) -> Option<impl Iterator<Item = Component<'_>>> {
     let (user, domain) = address.rsplit_once('@')?;
     let parts = domain.rsplit('.').chain([USER, user]);
     Some(parts.map(|part| Component::generic(part.as_bytes())))
@@ -197,7 +199,7 @@ mod tests {
         let policy = StandardPolicy::default();
         let prefix: Name = "/P".parse().unwrap();
         let probed = |address: &str| {
-            let parameters = ChallengeParameters::of(word::EMAIL, address.as_bytes());
+            let parameters = ChallengeParameters::of(status_text::EMAIL, address.as_bytes());
             policy.probe(prefix.as_ref(), &parameters).names.remove(0).0
         };
         let addresses = [

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use xylem_packet::Name;
 use xylem_trust::{PublicKey, ValidityPeriod, Verifier};
 
-use super::AFTER_MS;
+use super::ENDED_REQUEST_MS;
 use super::code::ChallengeCode;
 use super::config::CaLimits;
 use crate::numbers::{ChallengeKind, ErrorCode};
@@ -39,22 +39,22 @@ pub(super) struct OpenRequest {
     pub(super) proof: Proof,
     /// The digest of the Interest that opened the request, and its answer. The same Interest gets the same answer
     /// again.
-    pub(super) opened: ([u8; 32], Vec<u8>),
+    pub(super) opening_exchange: ([u8; 32], Vec<u8>),
     /// The same for the last challenge Interest.
-    pub(super) last: Option<([u8; 32], Vec<u8>)>,
+    pub(super) last_challenge: Option<([u8; 32], Vec<u8>)>,
     pub(super) expires_ms: u64,
     /// Serial number, by which requests are ordered by age.
-    pub(super) number: u64,
+    pub(super) serial_number: u64,
 }
 
 impl OpenRequest {
     /// Octets that it holds, about.
     fn memory(&self) -> usize {
-        let last = self.last.as_ref().map_or(0, |(_, answer)| answer.capacity());
+        let last = self.last_challenge.as_ref().map_or(0, |(_, answer)| answer.capacity());
         size_of::<Self>()
             .saturating_add(self.key_name.encoded_len().saturating_mul(2))
             .saturating_add(self.key.to_spki().len())
-            .saturating_add(self.opened.1.capacity())
+            .saturating_add(self.opening_exchange.1.capacity())
             .saturating_add(last)
     }
 }
@@ -62,7 +62,7 @@ impl OpenRequest {
 #[derive(Default)]
 pub(super) struct RequestTable {
     requests: BTreeMap<RequestId, OpenRequest>,
-    opened: u64,
+    total_opened: u64,
 }
 
 impl RequestTable {
@@ -83,7 +83,7 @@ impl RequestTable {
         for open in self.requests.values_mut().filter(|open| now_ms >= open.expires_ms) {
             if !matches!(open.stage, RequestStage::Over(_)) {
                 open.stage = RequestStage::Over(ErrorCode::OUT_OF_TIME);
-                open.expires_ms = open.expires_ms.saturating_add(AFTER_MS);
+                open.expires_ms = open.expires_ms.saturating_add(ENDED_REQUEST_MS);
             }
         }
         self.requests.retain(|_, open| now_ms < open.expires_ms);
@@ -91,8 +91,8 @@ impl RequestTable {
 
     /// The answer to the Interest of this digest, if it opened a request.
     pub(super) fn opened_by(&self, digest: &[u8; 32]) -> Option<&[u8]> {
-        let open = self.requests.values().find(|open| open.opened.0 == *digest);
-        open.map(|open| open.opened.1.as_slice())
+        let open = self.requests.values().find(|open| open.opening_exchange.0 == *digest);
+        open.map(|open| open.opening_exchange.1.as_slice())
     }
 
     /// Adds a request; older ones are dropped if there is no room.
@@ -112,14 +112,14 @@ impl RequestTable {
                 self.remove_oldest(|_| true);
             }
         }
-        self.opened = self.opened.saturating_add(1);
-        open.number = self.opened;
+        self.total_opened = self.total_opened.saturating_add(1);
+        open.serial_number = self.total_opened;
         self.requests.insert(id, open);
     }
 
     fn remove_oldest(&mut self, of: impl Fn(&OpenRequest) -> bool) -> bool {
         let of = self.requests.iter().filter(|(_, open)| of(open));
-        let oldest = of.min_by_key(|(_, open)| open.number).map(|(id, _)| *id);
+        let oldest = of.min_by_key(|(_, open)| open.serial_number).map(|(id, _)| *id);
         oldest.is_some_and(|id| self.requests.remove(&id).is_some())
     }
 

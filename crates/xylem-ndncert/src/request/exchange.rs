@@ -55,7 +55,11 @@ impl InterestExchange {
 }
 
 /// An exchange with an unsigned Interest.
-pub(super) fn ask(name: NameRef<'_>, can_be_prefix: bool, fresh: bool) -> Option<InterestExchange> {
+pub(super) fn unsigned_exchange(
+    name: NameRef<'_>,
+    can_be_prefix: bool,
+    fresh: bool,
+) -> Option<InterestExchange> {
     let mut wire = Vec::new();
     builder(name).can_be_prefix(can_be_prefix).must_be_fresh(fresh).encode(&mut wire).ok()?;
     InterestExchange::new(wire)

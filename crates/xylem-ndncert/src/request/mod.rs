@@ -11,10 +11,10 @@ use xylem_packet::{Component, Data, Name, NameRef};
 use xylem_trust::{Certificate, CommandStamp, PublicKey, Signer, ValidityPeriod};
 
 use self::exchange::{InterestExchange, builder};
-use self::profile::refused;
+use self::profile::check_refusal;
 pub use self::profile::{CaProfile, Lookup, ProfileTrust};
 use crate::chance::SeededOctets;
-use crate::numbers::{ChallengeKind, ErrorCode, RequestStatus, part, word};
+use crate::numbers::{ChallengeKind, ErrorCode, RequestStatus, component, status_text};
 use crate::packets::{
     ChallengeParameters, ChallengeRequest, ChallengeResponse, Encrypted, FormatError, NewRequest,
     NewResponse,
@@ -23,7 +23,7 @@ use crate::proof::Proof;
 use crate::session::{Agreement, Derivation, RequestSession, SessionError};
 
 /// Tolerated difference of the CA's clock, in milliseconds.
-const GRACE_MS: u64 = 120_000;
+const CA_CLOCK_TOLERANCE_MS: u64 = 120_000;
 
 /// Reasons for which there is no certificate.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -190,7 +190,7 @@ impl CertificateRequest {
             derivations: vec![Derivation::BLAKE3.to_owned()],
             bindings: vec![Proof::BOUND.to_owned()],
         };
-        let name = profile.info().prefix.child(part::CA).child(part::NEW);
+        let name = profile.info().prefix.child(component::CA).child(component::NEW);
         let exchange = signed(&signer, name.as_ref(), &new.encode(), now_ms, seed)?;
         Ok(CertificateRequest {
             stage: ClientStage::New(Some(agreement)),
@@ -271,10 +271,10 @@ impl CertificateRequest {
         let parameters = match &choice {
             ChallengeChoice::Pin => ChallengeParameters::new(),
             ChallengeChoice::Email(address) => {
-                ChallengeParameters::of(word::EMAIL, address.as_bytes())
+                ChallengeParameters::of(status_text::EMAIL, address.as_bytes())
             }
             ChallengeChoice::Possession { certificate, .. } => {
-                ChallengeParameters::of(word::ISSUED_CERT, certificate)
+                ChallengeParameters::of(status_text::ISSUED_CERT, certificate)
             }
         };
         self.choice = Some(choice);
@@ -289,7 +289,7 @@ impl CertificateRequest {
         if !matches!(self.stage, ClientStage::Code { .. }) {
             return Err(RequestError::NotNow);
         }
-        self.send(ChallengeParameters::of(word::CODE, code.trim().as_bytes()), now_ms, seed)
+        self.send(ChallengeParameters::of(status_text::CODE, code.trim().as_bytes()), now_ms, seed)
     }
 
     /// Takes a Data; returns whether it was an answer. A Data that the CA has not signed is no answer, so that no other
@@ -318,7 +318,7 @@ impl CertificateRequest {
             self.stage = ClientStage::Done(data.wire().to_vec());
             return Ok(());
         }
-        refused(data)?;
+        check_refusal(data)?;
         match &mut self.stage {
             ClientStage::New(agreement) => {
                 let agreement = agreement.take().ok_or(RequestError::NotNow)?;
@@ -345,7 +345,7 @@ impl CertificateRequest {
             Some(Derivation::BLAKE3) => Derivation::Blake3,
             Some(other) => return Err(RequestError::Challenge(format!("key by {other}"))),
         };
-        self.proof = Proof::among(&new.binding);
+        self.proof = Proof::strongest_of(&new.binding);
         let random = SeededOctets::new(seed).take();
         let session = agreement.agree(&new.ecdh_pub, self.derivation, &new.salt, new.id, random)?;
         self.session = Some(session);
@@ -367,8 +367,8 @@ impl CertificateRequest {
             }
             (RequestStatus::Challenge, Some(progress), _) => {
                 match (progress.word.as_str(), &self.choice) {
-                    (word::NEED_PROOF, Some(ChallengeChoice::Possession { signer, .. })) => {
-                        let nonce = response.parameters.get(word::NONCE);
+                    (status_text::NEED_PROOF, Some(ChallengeChoice::Possession { signer, .. })) => {
+                        let nonce = response.parameters.get(status_text::NONCE);
                         let nonce = nonce.and_then(|nonce| nonce.try_into().ok());
                         let nonce =
                             nonce.ok_or(RequestError::Challenge("it has no nonce".into()))?;
@@ -377,17 +377,17 @@ impl CertificateRequest {
                         let signed = self.proof.message(nonce, id, ca, &self.key);
                         let proof = signer.sign(&[&signed]);
                         self.send(
-                            ChallengeParameters::of(word::PROOF, proof.as_ref()),
+                            ChallengeParameters::of(status_text::PROOF, proof.as_ref()),
                             now_ms,
                             seed,
                         )
                     }
                     (
-                        word @ (word::NEED_CODE | word::WRONG_CODE),
+                        word @ (status_text::NEED_CODE | status_text::WRONG_CODE),
                         Some(ChallengeChoice::Pin | ChallengeChoice::Email(_)),
                     ) => {
                         let until_ms = now_ms.saturating_add(progress.time_s.saturating_mul(1000));
-                        let wrong = word == word::WRONG_CODE;
+                        let wrong = word == status_text::WRONG_CODE;
                         self.exchange = None;
                         self.stage = ClientStage::Code { wrong, tries: progress.tries, until_ms };
                         Ok(())
@@ -413,7 +413,7 @@ impl CertificateRequest {
         let challenge = called.cloned().ok_or(RequestError::NotNow)?;
         let request = ChallengeRequest { challenge, parameters };
         let sealed = session.seal(&request.encode())?;
-        let name = self.profile.info().prefix.child(part::CA).child(part::CHALLENGE);
+        let name = self.profile.info().prefix.child(component::CA).child(component::CHALLENGE);
         let name = name.child(Component::generic(&session.id().0));
         self.exchange = Some(signed(&self.signer, name.as_ref(), &sealed.encode(), now_ms, seed)?);
         self.stage = ClientStage::Challenge;
@@ -443,7 +443,7 @@ impl CertificateRequest {
             return no("it is of another key");
         }
         // The CA's clock may be a little ahead of ours.
-        let ahead = now_ms.saturating_add(GRACE_MS);
+        let ahead = now_ms.saturating_add(CA_CLOCK_TOLERANCE_MS);
         if !issued.validity().contains(now_ms) && !issued.validity().contains(ahead) {
             return no("it is not valid now");
         }

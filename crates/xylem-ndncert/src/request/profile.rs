@@ -8,8 +8,8 @@ use xylem_packet::{Component, Data, InterestBuilder, Name, NameRef};
 use xylem_trust::{Certificate, TrustStore, ValidityPeriod, Verifier};
 
 use super::RequestError;
-use super::exchange::{InterestExchange, ask};
-use crate::numbers::part;
+use super::exchange::{InterestExchange, unsigned_exchange};
+use crate::numbers::component;
 use crate::packets::{CaInfo, ChallengeParameters, ErrorMessage, ProbeRequest, ProbeResponse};
 
 /// How a CA is trusted.
@@ -74,7 +74,7 @@ impl CaProfile {
     /// # Errors
     /// `TooLong`.
     pub fn probe(&self, parameters: &ChallengeParameters) -> Result<Vec<u8>, RequestError> {
-        let name = self.info.prefix.child(part::CA).child(part::PROBE);
+        let name = self.info.prefix.child(component::CA).child(component::PROBE);
         let content = ProbeRequest { parameters: parameters.clone() }.encode();
         let mut wire = Vec::new();
         InterestBuilder::new(name.as_ref())
@@ -91,7 +91,7 @@ impl CaProfile {
     pub fn probed(&self, wire: &[u8]) -> Result<ProbeResponse, RequestError> {
         let data = Data::decode(wire).map_err(|_| RequestError::NotGenuine)?;
         self.verifier.data(&data).map_err(|_| RequestError::NotGenuine)?;
-        refused(&data)?;
+        check_refusal(&data)?;
         Ok(ProbeResponse::decode(data.content())?)
     }
 
@@ -120,7 +120,7 @@ impl fmt::Debug for CaProfile {
 }
 
 /// Fails if the CA answered with an error.
-pub(super) fn refused(data: &Data<'_>) -> Result<(), RequestError> {
+pub(super) fn check_refusal(data: &Data<'_>) -> Result<(), RequestError> {
     match ErrorMessage::decode(data.content()) {
         Ok(ErrorMessage { code, info }) => Err(RequestError::Refused { code, info }),
         Err(_) => Ok(()),
@@ -128,7 +128,7 @@ pub(super) fn refused(data: &Data<'_>) -> Result<(), RequestError> {
 }
 
 fn info_name(prefix: NameRef<'_>) -> Name {
-    prefix.child(part::CA).child(part::INFO)
+    prefix.child(component::CA).child(component::INFO)
 }
 
 /// Fetches a CA's profile: INFO.
@@ -141,8 +141,8 @@ pub struct Lookup {
 impl Lookup {
     /// Looks up the CA for names below `prefix`.
     pub fn new(prefix: Name) -> Self {
-        let metadata = info_name(prefix.as_ref()).child(part::METADATA);
-        Lookup { exchange: ask(metadata.as_ref(), true, true), prefix, found: None }
+        let metadata = info_name(prefix.as_ref()).child(component::METADATA);
+        Lookup { exchange: unsigned_exchange(metadata.as_ref(), true, true), prefix, found: None }
     }
 
     /// The Interest to send now, if any.
@@ -167,9 +167,10 @@ impl Lookup {
         let Some(asked) = asked.filter(|asked| asked.name().is_prefix_of(data.name())) else {
             return false;
         };
-        if asked.name().last() == Some(part::METADATA) {
+        if asked.name().last() == Some(component::METADATA) {
             let next = self.newest(data.content());
-            let Some(next) = next.and_then(|name| ask(name.as_ref(), false, false)) else {
+            let Some(next) = next.and_then(|name| unsigned_exchange(name.as_ref(), false, false))
+            else {
                 return false;
             };
             self.exchange = Some(next);

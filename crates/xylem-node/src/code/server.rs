@@ -87,7 +87,12 @@ impl CodeServer {
     }
 
     /// Handles the report of a relay with which the engine is registered.
-    pub(crate) fn relay_said(&mut self, engine: &mut Engine, relay: [u8; 32], what: &RelayNotice) {
+    pub(crate) fn handle_relay(
+        &mut self,
+        engine: &mut Engine,
+        relay: [u8; 32],
+        what: &RelayNotice,
+    ) {
         let CodeServerState::Waits { what: offered, until } = &mut self.state else { return };
         if offered.how.relay.as_ref().is_none_or(|ours| ours.at.key != relay) {
             return;
@@ -136,7 +141,7 @@ impl CodeServer {
                 let Some(peer) = engine.link_peer(face) else { return false };
                 offer.opened(now, id, peer);
             }
-            _ if !offer.knows(id) && !later.contains_key(&id) => return false,
+            _ if !offer.is_tracked(id) && !later.contains_key(&id) => return false,
             StreamEvent::Opened { .. } => return false,
             StreamEvent::Delivered => {
                 offer.delivered(now, id);
@@ -144,7 +149,7 @@ impl CodeServer {
             }
             StreamEvent::Reset | StreamEvent::Stopped => {
                 later.remove(&id);
-                offer.gone(id);
+                offer.on_stream_gone(id);
                 return true;
             }
             StreamEvent::Readable | StreamEvent::Writable => {}
@@ -159,7 +164,7 @@ impl CodeServer {
     pub(crate) fn face_down(&mut self, face: FaceId) {
         self.later.retain(|(of, _), _| *of != face);
         if let CodeServerState::Shown(shown) = &mut self.state {
-            shown.offer.all_gone(|(of, _)| of == face);
+            shown.offer.on_streams_gone(|(of, _)| of == face);
         }
     }
 
@@ -240,7 +245,7 @@ impl ShownCode {
 
 fn read(engine: &mut Engine, offer: &mut CodeOffer<Id>, id: Id) {
     let (face, stream) = id;
-    while offer.knows(id) {
+    while offer.is_tracked(id) {
         let now = engine.now();
         match engine.read_stream(face, stream) {
             Ok(StreamRead::Data(bytes)) if offer.received(now, id, &bytes) => {}
@@ -248,7 +253,7 @@ fn read(engine: &mut Engine, offer: &mut CodeOffer<Id>, id: Id) {
             // A peer that has received the content confirms that by ending its half. Any other peer has given up.
             Ok(StreamRead::Finished) if !offer.is_trying(id) => return offer.delivered(now, id),
             _ => {
-                offer.gone(id);
+                offer.on_stream_gone(id);
                 return engine.abandon_stream(face, stream, NOT_UNDERSTOOD);
             }
         }
@@ -277,7 +282,7 @@ fn write(engine: &mut Engine, offer: &mut CodeOffer<Id>, later: &mut HashMap<Id,
         }
     } else if later.len() > MAX_LATER {
         later.remove(&id);
-        offer.gone(id);
+        offer.on_stream_gone(id);
         engine.abandon_stream(face, stream, NOT_UNDERSTOOD);
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
-use xylem_reach::code::{CodeTake, CodeTakeStep, GUESSES, SpokenCode, TakeError, knock};
+use xylem_reach::code::{CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, SpokenCode, TakeError, knock};
 use xylem_reach::relay::ConnectTarget;
 
 use super::CodeEvent;
@@ -19,7 +19,7 @@ use xylem_library::reachable::{FaceAddress, PeerAddress, Relay};
 use xylem_library::{Blame, Error, Failure, Stop, keys};
 
 /// Time for other peers to answer after one that has another code.
-const OTHERS: Duration = Duration::from_secs(1);
+const OTHER_PEERS_WAIT: Duration = Duration::from_secs(1);
 /// Pause before a busy peer is asked again.
 const AGAIN: Duration = Duration::from_millis(300);
 /// Time to wait for the other side's acknowledgement.
@@ -151,10 +151,10 @@ pub fn take(
         tried: HashMap::new(),
         lan: None,
         again: Vec::new(),
-        guesses: GUESSES,
+        guesses: MAX_WRONG_GUESSES,
         deadline: engine.now() + options.give_up,
         others_until: None,
-        told: None,
+        taken: None,
         arrived: false,
         fate: None,
         why: String::from("no answer"),
@@ -173,7 +173,7 @@ pub fn take(
     }
     engine.run(&mut taking, stop)?;
     engine.close();
-    let CodeClient { told, fate, why, .. } = taking;
+    let CodeClient { taken: told, fate, why, .. } = taking;
     match (told, fate) {
         (Some(told), _) => {
             on_event(Event::Code(CodeEvent::Taken { peer: FaceAddress::from(&told.from) }));
@@ -212,7 +212,7 @@ struct CodeClient<'a> {
     deadline: Duration,
     /// Set once a peer with another code has answered: wait for others until then.
     others_until: Option<Duration>,
-    told: Option<TakenCode>,
+    taken: Option<TakenCode>,
     /// The other side has acknowledged the end.
     arrived: bool,
     fate: Option<TakeError>,
@@ -261,7 +261,7 @@ impl CodeClient<'_> {
     }
 
     fn read(&mut self, engine: &mut Engine, face: FaceId) {
-        while self.told.is_none()
+        while self.taken.is_none()
             && let Some((stream, take)) = self.tries.get_mut(&face)
         {
             let taken = match engine.read_stream(face, *stream) {
@@ -282,7 +282,7 @@ impl CodeClient<'_> {
                 Ok(CodeTakeStep::Text(text)) => {
                     let _ = engine.finish_stream(face, *stream);
                     let Some(from) = self.dialled.get(&face).cloned() else { return };
-                    self.told = Some(TakenCode { text, from });
+                    self.taken = Some(TakenCode { text, from });
                     self.deadline = engine.now() + GOODBYE;
                 }
                 Err(why) => self.failed(engine, face, why),
@@ -296,7 +296,7 @@ impl CodeClient<'_> {
         if why == TakeError::Busy {
             self.again.push((now + AGAIN, face));
         } else {
-            self.others_until.get_or_insert(now + OTHERS);
+            self.others_until.get_or_insert(now + OTHER_PEERS_WAIT);
         }
         self.tries.remove(&face);
         // Keep the more specific reason: only a peer that knows the code reports its end, whereas any peer may have a
@@ -318,7 +318,7 @@ impl Program for CodeClient<'_> {
                 if let Some(known) = dialled.cloned() {
                     self.dialled.entry(face).or_insert(known);
                 }
-                if self.told.is_none() {
+                if self.taken.is_none() {
                     self.begin(engine, face)?;
                 }
             }
@@ -338,8 +338,8 @@ impl Program for CodeClient<'_> {
                 }
                 match what {
                     StreamEvent::Readable => self.read(engine, face),
-                    StreamEvent::Delivered => self.arrived |= self.told.is_some(),
-                    StreamEvent::Reset | StreamEvent::Stopped if self.told.is_none() => {
+                    StreamEvent::Delivered => self.arrived |= self.taken.is_some(),
+                    StreamEvent::Reset | StreamEvent::Stopped if self.taken.is_none() => {
                         self.failed(engine, face, TakeError::Broken);
                     }
                     _ => {}
@@ -364,7 +364,7 @@ impl Program for CodeClient<'_> {
         if stopped || now >= self.deadline {
             return true;
         }
-        if self.told.is_some() {
+        if self.taken.is_some() {
             return self.arrived;
         }
         let asks = self.lan.as_ref().is_some_and(|lan| lan.is_hopeful(now));

@@ -31,12 +31,12 @@ fn dialler() -> Dialler {
 fn absence_at_the_only_relay_ends_the_fetch() {
     let mut dialler = dialler();
     let not_here = RelayRefusal::NotHere.to_string();
-    assert!(!dialler.is_hopeless(NOBODY * 100), "nobody has said anything");
+    assert!(!dialler.is_hopeless(ABSENT_AFTER * 100), "nobody has said anything");
     dialler.failed(MS * 100, 1, &not_here);
-    assert!(dialler.is_away() && !dialler.is_hopeless(NOBODY + MS * 99));
+    assert!(dialler.sharer_is_absent() && !dialler.is_hopeless(ABSENT_AFTER + MS * 99));
     // The relay is asked again meanwhile, and reports the same.
     dialler.failed(MS * 1_100, 1, &not_here);
-    assert!(dialler.is_hopeless(NOBODY + MS * 100));
+    assert!(dialler.is_hopeless(ABSENT_AFTER + MS * 100));
 }
 
 /// A relay that cannot be reached, or refuses for another reason, has reported nothing about the sharer.
@@ -46,13 +46,13 @@ fn other_relay_failures_do_not_end_the_fetch() {
     for why in [RelayRefusal::Quota.to_string(), "no answer to the handshake in time".to_owned()] {
         dialler.failed(MS, 0, "no answer to the handshake in time");
         dialler.failed(MS, 1, &why);
-        assert!(!dialler.is_hopeless(NOBODY * 100), "{why}");
+        assert!(!dialler.is_hopeless(ABSENT_AFTER * 100), "{why}");
     }
     dialler.failed(MS, 1, &RelayRefusal::NotHere.to_string());
-    assert!(dialler.is_hopeless(NOBODY + MS));
+    assert!(dialler.is_hopeless(ABSENT_AFTER + MS));
     // The relay led to the sharer before, and no longer does.
-    dialler.failed(NOBODY + MS, 1, "no answer to the handshake in time");
-    assert!(!dialler.is_hopeless(NOBODY * 100));
+    dialler.failed(ABSENT_AFTER + MS, 1, "no answer to the handshake in time");
+    assert!(!dialler.is_hopeless(ABSENT_AFTER * 100));
 }
 
 /// An address that the LAN supplied late gets its full time, too.
@@ -60,9 +60,9 @@ fn other_relay_failures_do_not_end_the_fetch() {
 fn a_late_address_gets_its_full_time() {
     let mut dialler = dialler();
     dialler.failed(MS, 1, &RelayRefusal::NotHere.to_string());
-    dialler.begun[0] = Some(NOBODY);
-    assert!(!dialler.is_hopeless(NOBODY * 2 - MS));
-    assert!(dialler.is_hopeless(NOBODY * 2));
+    dialler.begun[0] = Some(ABSENT_AFTER);
+    assert!(!dialler.is_hopeless(ABSENT_AFTER * 2 - MS));
+    assert!(dialler.is_hopeless(ABSENT_AFTER * 2));
     dialler.was_up = true;
-    assert!(!dialler.is_hopeless(NOBODY * 2), "who was there may come back");
+    assert!(!dialler.is_hopeless(ABSENT_AFTER * 2), "who was there may come back");
 }

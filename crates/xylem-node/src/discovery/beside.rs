@@ -29,7 +29,7 @@ const RETRY: Duration = Duration::from_secs(5);
 /// Interval at which the day of the LAN's tags is checked.
 const LOOK: Duration = Duration::from_secs(60);
 /// Interval at which the router's answer is checked while a ticket waits for it.
-const LOOK_AT_ROUTER: Duration = Duration::from_millis(2);
+const POLL_ROUTER_EVERY: Duration = Duration::from_millis(2);
 /// Lifetime of a port mapping unless renewed.
 const MAPPED_FOR: Duration = Duration::from_secs(3600);
 /// Most publications announced in the DHT.
@@ -89,7 +89,7 @@ struct DhtListing {
     /// Time of the next announcement.
     due: Duration,
     /// Whether an announcement has succeeded.
-    heard: bool,
+    announced: bool,
 }
 
 impl ShareAnnouncer {
@@ -178,18 +178,18 @@ impl ShareAnnouncer {
                 let signature = newest.sign(key, &salt);
                 SignedItem { publisher: publisher.0, salt, newest, signature }
             });
-            DhtListing { name, item, due: now, heard: false }
+            DhtListing { name, item, due: now, announced: false }
         });
         self.shared.insert(Some(id), AnnouncedShare { root, publisher, lan, public });
-        self.say(Some(id));
+        self.announce_on_lan(Some(id));
     }
 
     /// Adds fetched content that is served again. Its publisher has signed the record of the name.
     pub(crate) fn add_held(&mut self, root: Hash, publisher: PublisherId) {
         let (name, item, due, heard) = (None, None, Duration::ZERO, false);
-        let public = self.dht.is_some().then_some(DhtListing { name, item, due, heard });
+        let public = self.dht.is_some().then_some(DhtListing { name, item, due, announced: heard });
         self.shared.insert(None, AnnouncedShare { root, publisher, lan: true, public });
-        self.say(None);
+        self.announce_on_lan(None);
     }
 
     /// Removes a publication that is no longer served.
@@ -204,7 +204,7 @@ impl ShareAnnouncer {
     }
 
     /// Announces a publication on the LAN.
-    fn say(&mut self, id: Option<PublicationId>) {
+    fn announce_on_lan(&mut self, id: Option<PublicationId>) {
         let may = self.options.lan && self.shared.get(&id).is_some_and(|shared| shared.lan);
         let (true, Some(port)) = (may, self.port) else { return };
         if self.lan.is_none() {
@@ -235,7 +235,7 @@ impl ShareAnnouncer {
         self.hear_router(now, on_event);
         self.ask_dht(now);
         while let Some(event) = self.dht.as_mut().and_then(Dht::poll) {
-            self.heard(now, event, on_event);
+            self.handle_dht_event(now, event, on_event);
         }
     }
 
@@ -244,7 +244,7 @@ impl ShareAnnouncer {
         let end = Instant::now() + most;
         let heard = |it: &Self| it.map.is_none() || it.mapped.is_some() || it.refused;
         while !heard(self) && Instant::now() < end {
-            thread::sleep(LOOK_AT_ROUTER);
+            thread::sleep(POLL_ROUTER_EVERY);
             self.hear_router(Duration::ZERO, on_event);
         }
     }
@@ -282,7 +282,7 @@ impl ShareAnnouncer {
                 lan.withdraw(LanTag::new(&shared.root, &shared.publisher, before));
             }
         }
-        ids.into_iter().for_each(|id| self.say(id));
+        ids.into_iter().for_each(|id| self.announce_on_lan(id));
     }
 
     fn ask_dht(&mut self, now: Duration) {
@@ -303,7 +303,12 @@ impl ShareAnnouncer {
         }
     }
 
-    fn heard(&mut self, now: Duration, event: DhtEvent, on_event: &mut dyn FnMut(Event)) {
+    fn handle_dht_event(
+        &mut self,
+        now: Duration,
+        event: DhtEvent,
+        on_event: &mut dyn FnMut(Event),
+    ) {
         match event {
             DhtEvent::Nodes(nodes) => keep_nodes(&self.store, &nodes),
             DhtEvent::Done(DhtQuestion::Announce(key, _), failed) => {
@@ -312,8 +317,8 @@ impl ShareAnnouncer {
                 for shared in self.shared.values_mut().filter(same) {
                     let Some(public) = &mut shared.public else { continue };
                     match &failed {
-                        None if !public.heard => {
-                            public.heard = true;
+                        None if !public.announced => {
+                            public.announced = true;
                             first = true;
                             let (root, publisher) = (shared.root, shared.publisher);
                             let name = public.name.clone();

@@ -16,11 +16,11 @@ use super::on_link;
 use xylem_engine::wall_clock;
 
 /// Time before the LAN is asked. If a ticket's addresses answer sooner, there is no traffic on the LAN.
-const PATIENCE: Duration = Duration::from_millis(100);
+const ASK_AFTER: Duration = Duration::from_millis(100);
 /// Interval between looks for answers.
 const LOOK: Duration = Duration::from_millis(20);
 /// A sharer on the LAN answers within this time.
-const ANSWERS: Duration = Duration::from_secs(3);
+const ANSWERED_WITHIN: Duration = Duration::from_secs(3);
 /// Most addresses to dial. It limits what strangers' answers can cause.
 const MAX_DIALLED: usize = 16;
 
@@ -51,7 +51,7 @@ impl LanSearch {
             key: ticket.link_key,
             tags,
             lan: None,
-            next: now + PATIENCE,
+            next: now + ASK_AFTER,
             began: now,
             dialled: Vec::new(),
         })
@@ -59,7 +59,7 @@ impl LanSearch {
 
     /// Whether a sharer may still answer.
     pub(crate) fn is_hopeful(&self, now: Duration) -> bool {
-        now < self.began + ANSWERS
+        now < self.began + ANSWERED_WITHIN
     }
 
     /// When [`LanSearch::handle_timeout`] is due.

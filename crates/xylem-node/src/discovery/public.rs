@@ -36,11 +36,11 @@ const PATIENCE: Duration = Duration::from_secs(4);
 /// Interval at which a question to a peer is repeated, in case of a lost packet. [`AGAIN`]: pause before the next query
 /// of the DHT.
 const REPEAT: Duration = Duration::from_secs(1);
-const AGAIN: Duration = Duration::from_secs(2);
+const QUERY_PAUSE: Duration = Duration::from_secs(2);
 /// Time to wait for a newer value after the first one.
-const NEWER: Duration = Duration::from_millis(1500);
+const NEWER_VALUE_WAIT: Duration = Duration::from_millis(1500);
 /// Time to wait for a list of nodes, which makes the next start faster.
-const NODES: Duration = Duration::from_millis(200);
+const NODE_LIST_WAIT: Duration = Duration::from_millis(200);
 /// Interval between looks for answers of the DHT.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -100,7 +100,7 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
         ends_at: Duration::MAX,
     };
     if let PublicTarget::Root(root) = options.wanted {
-        search.turn_to(&mut engine, root);
+        search.find_root(&mut engine, root);
     }
     engine.run(&mut search, stop)?;
     engine.close();
@@ -140,7 +140,7 @@ struct DialledAddress {
 }
 
 impl PublicSearch<'_> {
-    fn turn_to(&mut self, engine: &mut Engine, root: Hash) {
+    fn find_root(&mut self, engine: &mut Engine, root: Hash) {
         tracing::debug!(%root, "looking for peers in the DHT");
         self.root = Some(root);
         self.asks_at = Some(engine.now());
@@ -156,7 +156,7 @@ impl PublicSearch<'_> {
         }
     }
 
-    fn heard(&mut self, now: Duration, event: DhtEvent) {
+    fn handle_dht_event(&mut self, now: Duration, event: DhtEvent) {
         match event {
             DhtEvent::Peers(_, peers) => {
                 for address in peers.into_iter().map(SocketAddr::from) {
@@ -173,7 +173,7 @@ impl PublicSearch<'_> {
             }
             // The library reports each value only if it is newer than the last.
             DhtEvent::Newest { newest, .. } if self.root.is_none() => {
-                let until = self.newest.map_or(now + NEWER, |(_, until)| until);
+                let until = self.newest.map_or(now + NEWER_VALUE_WAIT, |(_, until)| until);
                 self.newest = Some((newest.root, until));
             }
             DhtEvent::Nodes(nodes) => {
@@ -187,7 +187,7 @@ impl PublicSearch<'_> {
                 }
                 // All nodes that have a value have sent it.
                 self.newest = self.newest.map(|(root, _)| (root, now));
-                self.asks_at = Some(now + AGAIN);
+                self.asks_at = Some(now + QUERY_PAUSE);
             }
             _ => {}
         }
@@ -235,7 +235,7 @@ impl PublicSearch<'_> {
     }
 
     /// The ticket from an answer, if the packet is a valid one.
-    fn take(&mut self, from: FaceId, packet: &[u8]) -> Option<Ticket> {
+    fn read_answer(&mut self, from: FaceId, packet: &[u8]) -> Option<Ticket> {
         let data = Data::decode(packet).ok()?;
         let id = FindId::parse(data.name())?;
         let dialled = self.dialled.get(&from)?;
@@ -288,9 +288,9 @@ impl Program for PublicSearch<'_> {
             EngineEvent::Packet { from, nack: Some(_), .. } => {
                 self.drop_face(engine, from, "it does not have it");
             }
-            EngineEvent::Packet { from, packet, .. } => match self.take(from, &packet) {
+            EngineEvent::Packet { from, packet, .. } => match self.read_answer(from, &packet) {
                 Some(ticket) => {
-                    self.ends_at = self.ends_at.min(engine.now() + NODES);
+                    self.ends_at = self.ends_at.min(engine.now() + NODE_LIST_WAIT);
                     self.found = self.found.take().or(Some(ticket));
                 }
                 None => self.drop_face(engine, from, "it misbehaved"),
@@ -316,13 +316,13 @@ impl Program for PublicSearch<'_> {
             self.known.clear();
         }
         while let Some(event) = self.dht.poll() {
-            self.heard(now, event);
+            self.handle_dht_event(now, event);
         }
         if self.root.is_none()
             && let Some((root, until)) = self.newest
             && now >= until
         {
-            self.turn_to(engine, root);
+            self.find_root(engine, root);
         }
         self.dial(engine);
         self.ask(engine);

@@ -19,7 +19,7 @@ impl FetchState {
 
     /// The error for a transfer that has failed.
     pub(super) fn failed(&self, reason: FailReason) -> FetchError {
-        if let Some(sentence) = self.gone.sentence() {
+        if let Some(sentence) = self.gone.message() {
             return FetchError::Gone(sentence);
         }
         if self.manifest.is_empty() && !self.dialler.was_up() {
@@ -27,7 +27,7 @@ impl FetchState {
             let joined = |tried: &[TriedPeer]| {
                 tried.iter().map(TriedPeer::to_string).collect::<Vec<_>>().join(", ")
             };
-            if !self.dialler.is_away() {
+            if !self.dialler.sharer_is_absent() {
                 let (after, tried) = (self.config.give_up, joined(&tried));
                 return FetchError::Unreachable { after, tried };
             }

@@ -84,7 +84,7 @@ impl FetchView<'_> {
     }
 
     /// Reports an event to the caller of the fetch.
-    pub fn tell(&mut self, event: Event) {
+    pub fn report_event(&mut self, event: Event) {
         (self.on_event)(event);
     }
 
@@ -289,8 +289,8 @@ impl Fetch {
     }
 
     /// Changes to another publication, fetched from the connected peers.
-    pub(crate) fn turn_to(&mut self, spec: TransferSpec) -> Result<(), FetchError> {
-        self.work.turn_to(self.engine.now(), spec)
+    pub(crate) fn change_publication(&mut self, spec: TransferSpec) -> Result<(), FetchError> {
+        self.work.change_publication(self.engine.now(), spec)
     }
 
     /// Sets aside packets under an object's name that belong to none of its versions, for [`Fetch::next_pointer`].
@@ -324,7 +324,7 @@ impl Fetch {
 
     /// Reports to the peers that the fetch is complete, with `bytes` fetched in this run. A lost report is not
     /// repeated: nothing depends on it.
-    pub(crate) fn tell_fetched(&mut self, bytes: u64) {
+    pub(crate) fn report_fetched(&mut self, bytes: u64) {
         let Some(interest) = fetched_interest(self.name().as_ref(), bytes) else { return };
         let links: Vec<FaceId> = self.work.dialler.links().collect();
         links.into_iter().for_each(|face| self.engine.ask(face, &interest));
@@ -382,7 +382,7 @@ impl Fetch {
             self.watch(prefix.as_ref().parent().to_name());
             let (root, size) = (Some(signed.manifest.root), Some(signed.manifest.size));
             let spec = TransferSpec { prefix: prefix.clone(), publisher: *publisher, root, size };
-            self.turn_to(spec)?;
+            self.change_publication(spec)?;
         }
         let offered = self.work.transfer.offer_manifest(self.engine.now(), &packet);
         offered.map_err(|what| Error { blame: Blame::Data, message: what.to_string() })?;
@@ -417,8 +417,8 @@ impl Fetch {
     }
 
     /// Drops peers that prove this key, which is our own.
-    pub(crate) fn avoid(&mut self, key: Option<[u8; 32]>) {
-        self.work.avoided = key;
+    pub(crate) fn drop_own_key(&mut self, key: Option<[u8; 32]>) {
+        self.work.own_key = key;
     }
 
     /// The ticket, completed by the manifest. Call it after the manifest has arrived.

@@ -13,7 +13,7 @@ use xylem_sockets::IcmpProbe;
 
 /// When probes leave. [`TELL`]: when unanswered peers are reported, and when they are reported again.
 const PROBE: Duration = Duration::from_millis(300);
-const TELL: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(4)];
+const REPORT_AFTER: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(4)];
 
 /// Bytes of a probe. They are random, and as many as in a handshake's first datagram, so that observers cannot
 /// distinguish the two.
@@ -52,7 +52,7 @@ impl UnansweredPeers {
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         let Some(began) = self.began else { return Some(Duration::ZERO) };
         let probe = self.probes.is_none().then_some(PROBE);
-        Some(began + probe.or(TELL.get(self.told).copied())?)
+        Some(began + probe.or(REPORT_AFTER.get(self.told).copied())?)
     }
 
     /// Sends probes to `peers` that are not connected. Returns how long no peer has answered, if that is to be reported
@@ -73,17 +73,17 @@ impl UnansweredPeers {
             };
             self.probes = Some(silent.filter_map(probe).collect());
         }
-        if TELL.get(self.told).is_none_or(|after| waited < *after) {
+        if REPORT_AFTER.get(self.told).is_none_or(|after| waited < *after) {
             return None;
         }
         self.told += 1;
-        self.probes.iter_mut().flatten().for_each(IcmpProbe::look);
+        self.probes.iter_mut().flatten().for_each(IcmpProbe::poll_error);
         Some(waited)
     }
 
     /// The system's reason why a peer does not answer, if it reported one.
     pub(super) fn why(&self, peer: &PeerAddress) -> Option<&'static str> {
         let PeerAddress::Link { address, .. } = peer else { return None };
-        self.probes.iter().flatten().find(|probe| probe.to() == *address)?.why()
+        self.probes.iter().flatten().find(|probe| probe.to() == *address)?.failure_reason()
     }
 }

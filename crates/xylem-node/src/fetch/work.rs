@@ -7,7 +7,7 @@ use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_library::follow::PointerWatch;
 use xylem_library::keys;
-use xylem_library::peers::{FindExchange, FindOutcome, LOST, NOT_THERE, PeerRefusals};
+use xylem_library::peers::{FindExchange, FindOutcome, NOT_THERE, PeerRefusals, REFUSES_PIECES};
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::naming::{ObjectId, PublicationRequest};
@@ -19,7 +19,7 @@ use super::{FetchError, face_of, peer_of};
 use crate::dial::Dialler;
 use crate::event::Event;
 use crate::peers::Swarm;
-use crate::reaching::tell_own_addresses;
+use crate::reaching::announce_own_addresses;
 use crate::shaping;
 use xylem_engine::{Engine, EngineEvent, wall_clock};
 use xylem_library::reachable::FaceAddress;
@@ -29,7 +29,7 @@ use xylem_library::reachable::FaceAddress;
 const BUFFER_SHARE: usize = 3;
 
 /// Time within which an introduced peer has to be reached by a path of its own.
-const MEETING: Duration = Duration::from_secs(10);
+const DIRECT_PATH_WITHIN: Duration = Duration::from_secs(10);
 
 /// A fetch without its engine.
 pub(super) struct FetchState {
@@ -54,7 +54,7 @@ pub(super) struct FetchState {
     finding: FindExchange,
     key_of_ticket: Option<[u8; 32]>,
     /// Our own key. A peer that proves it is dropped.
-    pub(super) avoided: Option<[u8; 32]>,
+    pub(super) own_key: Option<[u8; 32]>,
     /// The shaping level requested for links.
     wanted_level: Level,
     pub(super) watch: Option<PointerWatch>,
@@ -107,7 +107,7 @@ impl FetchState {
             name: ticket.name.clone(),
             finding: FindExchange::new(ticket),
             key_of_ticket: ticket.link_key,
-            avoided: None,
+            own_key: None,
             config,
             waits: false,
             limit_rate,
@@ -117,7 +117,11 @@ impl FetchState {
     }
 
     /// Changes to another publication, fetched from the connected peers.
-    pub(super) fn turn_to(&mut self, now: Duration, spec: TransferSpec) -> Result<(), FetchError> {
+    pub(super) fn change_publication(
+        &mut self,
+        now: Duration,
+        spec: TransferSpec,
+    ) -> Result<(), FetchError> {
         let seed = u64::from_le_bytes(keys::random()?);
         self.name = Some(spec.prefix.clone());
         let mut transfer = Transfer::new(spec, self.config.clone(), seed);
@@ -217,7 +221,7 @@ impl FetchState {
     }
 
     /// Whether an introduced peer is now reached without its introducer, for the first time.
-    fn has_met(&mut self, face: FaceId, to: &FaceAddress) -> bool {
+    fn has_direct_path(&mut self, face: FaceId, to: &FaceAddress) -> bool {
         let relayed = matches!(to, FaceAddress::Relayed(_));
         let met = |(of, _): &mut (FaceId, Duration)| *of == face && !relayed;
         self.introduced.extract_if(.., met).count() > 0
@@ -275,7 +279,7 @@ impl FetchState {
                 }
             }
             EngineEvent::Trouble { .. } | EngineEvent::LearnedRoute { .. } => {}
-            EngineEvent::Moved { face, to } if self.has_met(face, &to) => {
+            EngineEvent::Moved { face, to } if self.has_direct_path(face, &to) => {
                 self.came_up(engine, face, to, on_event);
             }
             EngineEvent::Moved { face, to } => {
@@ -284,7 +288,7 @@ impl FetchState {
                 }
             }
             EngineEvent::Relay { at, what, .. } => {
-                tell_own_addresses(engine, std::iter::empty());
+                announce_own_addresses(engine, std::iter::empty());
                 Event::of_relay(at, what).into_iter().for_each(on_event);
             }
             // A fetch neither opens nor accepts streams.
@@ -393,7 +397,7 @@ impl FetchState {
             return;
         }
         if pieces {
-            on_event(Event::warning(format!("{peer} {LOST}; still asking")));
+            on_event(Event::warning(format!("{peer} {REFUSES_PIECES}; still asking")));
         } else if let Some(question) = self.gone.question().filter(|_| may_ask) {
             engine.ask(face, &question);
         }
@@ -419,11 +423,11 @@ impl FetchState {
     ) {
         self.dialler.adopt(face, &peer);
         let key = engine.link_peer(face).map(|key| key.0);
-        if key.is_some() && key == self.avoided {
+        if key.is_some() && key == self.own_key {
             return engine.drop_face(face, "it is this machine itself");
         }
         if self.dialler.is_introduced(face, &peer) {
-            self.introduced.push((face, engine.now() + MEETING));
+            self.introduced.push((face, engine.now() + DIRECT_PATH_WITHIN));
             return;
         }
         let must_vouch = self.dialler.must_vouch(face);
@@ -434,7 +438,7 @@ impl FetchState {
             }
             _ if self.name.is_none() => self.finding.wait(face),
             _ => {
-                self.tell_key(face, key, &peer, on_event);
+                self.report_key(face, key, &peer, on_event);
                 self.admit(engine, face, on_event);
             }
         }
@@ -460,7 +464,7 @@ impl FetchState {
     }
 
     /// Reports the key of a peer at an address where any key is accepted, unless it is the ticket's.
-    fn tell_key(
+    fn report_key(
         &self,
         face: FaceId,
         key: Option<[u8; 32]>,
@@ -524,7 +528,7 @@ impl FetchState {
             self.name = prefix;
         }
         if !vouched {
-            self.tell_key(face, Some(key), &peer, on_event);
+            self.report_key(face, Some(key), &peer, on_event);
         }
         self.admit(engine, face, on_event);
         for face in self.finding.take_waiting() {

@@ -17,7 +17,7 @@ use xylem_transfer::{TransferEvent, TransferSpec};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, Node, TreeVerifier};
 
-use super::newest::{FIRST_WORD, RETRY, begins_with_named};
+use super::newest::{NEWER_CHECKPOINT_WAIT, RETRY, begins_with_named};
 use super::versions::{Asked, VersionPeers};
 use crate::event::{Event, from_library};
 use crate::fetch::Fetch;
@@ -27,8 +27,8 @@ use xylem_library::GetSummary;
 use xylem_library::follow::{ContinuationProof, FollowedStream};
 use xylem_library::record::keep_fetched;
 use xylem_library::witness::{
-    ASK_EVERY, CosignatureDemand, NewestQuery, POINTER_LIFETIME, VersionSource, keep_evidence,
-    shown_by, witnessed,
+    ASK_EVERY, CosignatureDemand, NewestQuery, POINTER_LIFETIME, VersionSource, evidence_hint,
+    keep_evidence, witnessed,
 };
 use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
@@ -173,7 +173,7 @@ impl Follower<'_> {
         let give_up = self.options.give_up;
         let mut next = match chosen {
             true => first,
-            false => self.newest(first, FIRST_WORD, stop, on_event)?.unwrap_or(first),
+            false => self.newest(first, NEWER_CHECKPOINT_WAIT, stop, on_event)?.unwrap_or(first),
         };
         loop {
             let manifest = self.fetch_checkpoint(next, stop, on_event)?;
@@ -265,7 +265,7 @@ impl Follower<'_> {
     ) -> Result<Manifest, Error> {
         self.spec.prefix = naming::versioned(self.object.as_ref(), version)
             .map_err(|e| Error::usage(e.to_string()))?;
-        self.fetch.turn_to(self.spec.clone())?;
+        self.fetch.change_publication(self.spec.clone())?;
         let manifest = self.fetch.manifest(stop, on_event)?;
         let Some(growing) = manifest.growing else {
             return Err(self.other_history(version, "it is not a checkpoint of a growing file"));
@@ -303,7 +303,7 @@ impl Follower<'_> {
                     later: signed,
                     proof: nodes.proof,
                 });
-                return Err(self.split(version, &why.to_string(), evidence));
+                return Err(self.history_error_with_evidence(version, &why.to_string(), evidence));
             }
         };
         self.ask_witnesses(&signed, stop, on_event)?;
@@ -386,13 +386,18 @@ impl Follower<'_> {
     }
 
     /// As [`Self::other_history`], and keeps the evidence that proves it to others.
-    fn split(&self, version: u64, why: &str, evidence: Option<Evidence>) -> Error {
+    fn history_error_with_evidence(
+        &self,
+        version: u64,
+        why: &str,
+        evidence: Option<Evidence>,
+    ) -> Error {
         let mut error = self.other_history(version, why);
         let Some(evidence) = evidence.filter(|evidence| evidence.split().is_ok()) else {
             return error;
         };
         match keep_evidence(&self.options.store, &evidence) {
-            Ok(path) => error.message.push_str(&shown_by(&path)),
+            Ok(path) => error.message.push_str(&evidence_hint(&path)),
             Err(e) => error.message.push_str(&format!("; cannot save the evidence: {e}")),
         }
         error
@@ -417,7 +422,7 @@ impl Follower<'_> {
         heard.enough()?;
         self.ask_again = fresh.map(|fresh| now + fresh);
         // The questions to witnesses may have turned the fetch to a later checkpoint.
-        self.fetch.turn_to(self.spec.clone())?;
+        self.fetch.change_publication(self.spec.clone())?;
         self.fetch.manifest(stop, on_event)?;
         Ok(())
     }
@@ -430,7 +435,7 @@ impl Follower<'_> {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<(Result<Continuation, ConsistencyError>, ContinuationProof), Error> {
-        self.fetch.turn_to(self.spec.clone())?;
+        self.fetch.change_publication(self.spec.clone())?;
         self.fetch.manifest(stop, on_event)?;
         self.show(manifest, stop, on_event)
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use xylem_hash::Hash;
-use xylem_library::witness::{ASK_EVERY, NewestQuery, keep_evidence, shown_by};
+use xylem_library::witness::{ASK_EVERY, NewestQuery, evidence_hint, keep_evidence};
 use xylem_library::{Blame, Error, Stop};
 use xylem_object::witness::{Evidence, SignedVersion};
 use xylem_object::{Manifest, PublisherId, naming};
@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::fetch::{Fetch, FetchError};
 
 /// Time to wait for news of a newer checkpoint; then the ticket's own is used.
-pub(super) const FIRST_WORD: Duration = Duration::from_secs(3);
+pub(super) const NEWER_CHECKPOINT_WAIT: Duration = Duration::from_secs(3);
 
 /// Turns the fetch to the newest checkpoint, if `manifest`, the last to arrive, belongs to a file that still grows.
 /// Returns the manifest of the newest checkpoint, after a proof that it begins with the ticket's. Without news of a
@@ -46,13 +46,13 @@ pub fn newest(
     let object = named.object.clone();
     fetch.watch(object.clone());
     let asked = NewestQuery::of(object.clone(), publisher);
-    let heard = word_of_newer(fetch, &asked, named.version, stop, on_event)?;
+    let heard = find_newer_version(fetch, &asked, named.version, stop, on_event)?;
     let found = match heard.filter(|version| *version > named.version) {
         None => manifest,
         Some(version) => {
             let prefix = naming::versioned(object.as_ref(), version)
                 .map_err(|e| Error::usage(e.to_string()))?;
-            fetch.turn_to(TransferSpec { prefix, publisher, root: None, size: None })?;
+            fetch.change_publication(TransferSpec { prefix, publisher, root: None, size: None })?;
             let found = fetch.manifest(stop, on_event)?;
             let newer = open(fetch.manifest_packet())?;
             begins_with_named(fetch, named, newer, store, stop, on_event)?;
@@ -71,14 +71,14 @@ pub fn newest(
 }
 
 /// The newest version that a peer reports, if it is at least `than`.
-fn word_of_newer(
+fn find_newer_version(
     fetch: &mut Fetch,
     newest: &NewestQuery,
     than: u64,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<u64>, FetchError> {
-    let until = fetch.now() + FIRST_WORD;
+    let until = fetch.now() + NEWER_CHECKPOINT_WAIT;
     let mut ask_at = fetch.now();
     loop {
         let now = fetch.now();
@@ -123,7 +123,7 @@ pub(super) fn begins_with_named(
     let evidence = Evidence { earlier: named, later: newer, proof };
     if evidence.split().is_ok() {
         match keep_evidence(store, &evidence) {
-            Ok(path) => message.push_str(&shown_by(&path)),
+            Ok(path) => message.push_str(&evidence_hint(&path)),
             Err(e) => message.push_str(&format!("; cannot save the evidence: {e}")),
         }
     }

@@ -147,7 +147,12 @@ impl VersionSource for Asked<'_> {
         let prefix =
             naming::versioned(object.as_ref(), version).map_err(|e| Error::usage(e.to_string()))?;
         let publisher = self.publisher;
-        self.fetch.turn_to(TransferSpec { prefix, publisher, root: None, size: None })?;
+        self.fetch.change_publication(TransferSpec {
+            prefix,
+            publisher,
+            root: None,
+            size: None,
+        })?;
         self.of_ticket()
     }
 

@@ -39,10 +39,10 @@ pub(super) fn get(
         only: None,
     };
     let first = GetOptions { save: list_alone, serve: None, ..options.clone() };
-    let (list_of, mut quiet) = (manifest.clone(), |event| tell(event, on_event));
+    let (list_of, mut quiet) = (manifest.clone(), |event| pass_on_event(event, on_event));
     fetch_ticket(&mut fetch, list_of, &first, store, stop, &mut quiet)?;
     let medium = store.medium().clone();
-    let (name, keys) = (fetch.name(), keys::reading(&options.store)?);
+    let (name, keys) = (fetch.name(), keys::decryption_keys(&options.store)?);
     let whose = (options.ticket.publisher, name.as_ref());
     let opened = match UnsealedList::read(&*medium, &at, whose, keys) {
         Ok(opened) => opened,
@@ -77,14 +77,14 @@ pub(super) fn get(
         opened.encrypted_again(store, &options.save, &mut from_library(on_event))?;
     let rest = SaveOptions { exclude: Vec::new(), like, ..first.save.clone() };
     let second = GetOptions { save: rest, serve: options.serve.clone(), ..first };
-    let mut quiet = |event| tell(event, on_event);
+    let mut quiet = |event| pass_on_event(event, on_event);
     let mut summary = fetch_ticket(&mut fetch, manifest, &second, &there, stop, &mut quiet)?;
     let (path, tally) = opened.unseal(store, &options.save, stop, &mut from_library(on_event))?;
     (summary.path, summary.root) = (Some(path), root);
     (summary.bytes, summary.files) = (tally.total, tally.files);
     summary.elapsed = started.elapsed();
     if summary.fetched > 0 {
-        fetch.tell_fetched(summary.fetched);
+        fetch.report_fetched(summary.fetched);
     }
     tracing::info!(%root, fetched = summary.fetched, elapsed = ?summary.elapsed, "fetched and decrypted");
     if options.serve.as_ref().is_some_and(|serve| serve.seed) {
@@ -97,7 +97,7 @@ pub(super) fn get(
 }
 
 /// Passes on events of the ciphertext, except for the names of its files.
-fn tell(event: Event, on_event: &mut dyn FnMut(Event)) {
+fn pass_on_event(event: Event, on_event: &mut dyn FnMut(Event)) {
     if !matches!(event, Event::Library(LibraryEvent::Contents { .. })) {
         on_event(event);
     }

@@ -7,7 +7,7 @@ use xylem_mail::protocol::{MailFrame, MailFrames};
 use xylem_engine::Engine;
 
 /// Most bytes in the output buffer before no more are produced.
-const ENOUGH: usize = 128 * 1024;
+const MAX_BUFFERED: usize = 128 * 1024;
 /// Error code that resets a stream with invalid frames.
 const NOT_UNDERSTOOD: u32 = 1;
 
@@ -35,7 +35,7 @@ impl FramedStream {
 
     /// Whether the output buffer has room for more.
     pub(super) fn has_room(&self) -> bool {
-        self.out.len() < ENOUGH
+        self.out.len() < MAX_BUFFERED
     }
 
     /// Writes as much as the stream takes. Returns false if the stream is unusable.

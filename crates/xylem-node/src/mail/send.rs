@@ -39,7 +39,7 @@ const LAST_ANSWERS: Duration = Duration::from_millis(300);
 pub enum MailSendError {
     /// No person has this name in the store.
     #[error(
-        "nobody is called {0} here; give a card (xylem-peer:...), or name its owner with \
+        "no person is named {0} here; give a card (xylem-peer:...), or name its owner with \
          `xylem inbox trust {0} CARD`"
     )]
     Unknown(String),
@@ -382,7 +382,7 @@ fn listen_with(
     reaching::register(&mut engine, relays, &[], show.is_some(), on_event);
     // A sender behind a NAT is reached by its link to this machine.
     engine.introduce();
-    reaching::tell_own_addresses(&mut engine, std::iter::empty());
+    reaching::announce_own_addresses(&mut engine, std::iter::empty());
     let code = match show {
         None => None,
         Some(show) => {
@@ -437,7 +437,7 @@ impl Program for MailListener<'_> {
                 self.mail_server.handle(engine, face, stream, what, self.on_event);
             }
             EngineEvent::Relay { relay, at, what } => {
-                self.code.iter_mut().for_each(|code| code.relay_said(engine, relay, &what));
+                self.code.iter_mut().for_each(|code| code.handle_relay(engine, relay, &what));
                 Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
             }
             // Nothing is served by name here.

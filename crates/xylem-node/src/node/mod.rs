@@ -328,7 +328,7 @@ impl Program for NodeProgram<'_> {
             answers.iter().for_each(|answer| engine.send(answer));
         }
         if let Some((every, report)) = &mut self.relay {
-            report.tell(engine, now, *every, self.on_event);
+            report.report(engine, now, *every, self.on_event);
             self.clients.keep(engine, now, self.store, self.on_event);
         }
         self.events.try_iter().for_each(&mut *self.on_event);

@@ -102,7 +102,7 @@ pub(super) fn start(engine: &mut Engine, options: &RelayOptions, on_event: &mut 
 /// Notifies the clients of a relay that was killed with this store that it is back.
 pub(super) fn wake(engine: &mut Engine, store: &Path, on_event: &mut dyn FnMut(Event)) {
     match relay_clients::load(store) {
-        Ok(clients) => engine.wake_relayed(&clients),
+        Ok(clients) => engine.notify_relay_clients(&clients),
         Err(e) => {
             let what = format!(
                 "{e}; former clients of this relay take up to 20 s to notice that it is back"
@@ -113,7 +113,7 @@ pub(super) fn wake(engine: &mut Engine, store: &Path, on_event: &mut dyn FnMut(E
 }
 
 /// Least pause between two writes of the clients' addresses. It grows by itself for each 26,000 clients.
-const KEEP: Duration = Duration::from_millis(500);
+const MIN_SAVE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Saves the clients' addresses for [`wake`].
 #[derive(Default)]
@@ -140,7 +140,7 @@ impl SavedClients {
         }
         let clients = engine.relay_clients();
         let thousands = u32::try_from(clients.len() / 26_000).unwrap_or(u32::MAX);
-        self.next = now + KEEP * thousands.saturating_add(1);
+        self.next = now + MIN_SAVE_PAUSE * thousands.saturating_add(1);
         self.kept = Some(changes);
         match relay_clients::keep(store, &clients) {
             Ok(()) => self.failed = false,
@@ -169,7 +169,7 @@ impl RelayCountReport {
     }
 
     /// Reports counts that have changed.
-    pub(super) fn tell(
+    pub(super) fn report(
         &mut self,
         engine: &Engine,
         now: Duration,

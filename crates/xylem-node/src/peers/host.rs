@@ -182,7 +182,7 @@ impl SeedHost {
         };
         let ends = stop.clone();
         reaching::register(&mut engine, &relays, &[], false, &mut |_| {});
-        reaching::tell_own_addresses(&mut engine, std::iter::empty());
+        reaching::announce_own_addresses(&mut engine, std::iter::empty());
         let thread = thread::Builder::new().name("serve".into());
         let run = move || {
             // If sockets fail for good, serving ends; the fetch goes on.
@@ -302,7 +302,7 @@ impl Program for HostProgram {
         beside.handle_timeout(now, &mut |_| {});
         if beside.mapped() != self.mapped {
             self.mapped = beside.mapped();
-            reaching::tell_own_addresses(engine, self.mapped.into_iter());
+            reaching::announce_own_addresses(engine, self.mapped.into_iter());
         }
         Ok(())
     }

@@ -104,7 +104,7 @@ impl Swarm {
             host.iter().for_each(|host| host.introduced_by(dialler.introducers(engine)));
             self.finder.ask(now, dialler.links(), &mut |face, asked| engine.ask(face, asked));
         }
-        self.ask_for(engine, dialler);
+        self.dial_introduced(engine, dialler);
         while let Some(found) = self.finder.next(now) {
             tracing::debug!(addresses = ?found.addresses, "dialling a peer that other peers reported");
             let tried = dialler.dial_found(engine, &found);
@@ -118,7 +118,7 @@ impl Swarm {
     }
 
     /// Dials reported peers that have not come up through those that have.
-    fn ask_for(&mut self, engine: &mut Engine, dialler: &mut Dialler) {
+    fn dial_introduced(&mut self, engine: &mut Engine, dialler: &mut Dialler) {
         let now = engine.now();
         let due: Vec<_> = self.introduced.extract_if(.., |(at, _)| *at <= now).collect();
         for (_, key) in due {
@@ -177,7 +177,7 @@ impl Swarm {
     }
 
     /// The fetch is over: from now on only announces our address to peers.
-    pub(crate) fn only_serves(&mut self) {
-        self.finder.follow_no_more();
+    pub(crate) fn stop_finding(&mut self) {
+        self.finder.stop_following();
     }
 }

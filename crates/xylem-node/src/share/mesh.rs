@@ -31,21 +31,21 @@ use stream::MemberStream;
 /// to each member.
 const MAX_STREAMS: usize = 2 * MAX_MEMBERS;
 /// Interval at which a stream's allowance is renewed. Excess statements wait in the stream's window until then.
-const A_WHILE: Duration = Duration::from_secs(1);
+const ALLOWANCE_PERIOD: Duration = Duration::from_secs(1);
 /// Most bytes of news that may wait for a link; then the link is closed. Statements from before the link came up are
 /// sent as fast as the link takes them, and do not count.
 const MAX_WAITING: usize = 4 << 20;
 /// Time for a refused peer to read the refusal.
-const LINGER: Duration = Duration::from_secs(5);
+const REFUSAL_READ_TIME: Duration = Duration::from_secs(5);
 /// Refusals in a row, by members other than the founder, before they are reported.
-const TURNED_AWAY: u32 = 5;
+const REFUSALS_BEFORE_REPORT: u32 = 5;
 
 /// The statements and links of a group's member.
 pub(super) struct Mesh {
     group: SyncGroup,
     own: PublisherId,
     /// Our own latest statement.
-    said: Option<Vec<u8>>,
+    own_statement: Option<Vec<u8>>,
     heard: Histories,
     members: Membership,
     told_old: bool,
@@ -58,9 +58,9 @@ pub(super) struct Mesh {
     /// Budget of dials caused by claims of all members together.
     claims: DialBudget,
     /// Refusals in a row, since the last link that admitted us.
-    turned_away: u32,
+    refusals: u32,
     /// Whether a refusal was reported, and whether it came from the founder.
-    told_turned_away: Option<bool>,
+    reported_refusal: Option<bool>,
     told_no_place: bool,
     /// When the streams' allowances are renewed.
     refill: Duration,
@@ -80,7 +80,7 @@ impl Mesh {
         let mut mesh = Self {
             group,
             own,
-            said: None,
+            own_statement: None,
             heard: Histories::new(history, rewrote, met),
             members,
             told_old: false,
@@ -88,8 +88,8 @@ impl Mesh {
             dials: BTreeMap::new(),
             chosen: None,
             claims: DialBudget::of_claims(links.now()),
-            turned_away: 0,
-            told_turned_away: None,
+            refusals: 0,
+            reported_refusal: None,
             told_no_place: false,
             refill: Duration::ZERO,
             news,
@@ -105,7 +105,12 @@ impl Mesh {
     }
 
     /// Sends a new statement of ours, if `said` is not empty, and applies new roles.
-    pub(super) fn say(&mut self, links: &mut dyn MeshLinks, said: Vec<u8>, roles: Option<Roles>) {
+    pub(super) fn send_own_statement(
+        &mut self,
+        links: &mut dyn MeshLinks,
+        said: Vec<u8>,
+        roles: Option<Roles>,
+    ) {
         if let Some(roles) = roles {
             self.take_roles(links, roles);
         }
@@ -114,8 +119,8 @@ impl Mesh {
             return;
         }
         self.heard.own = MemberStatement::read(&said, &self.group).ok().map(|said| said.past);
-        self.tell_all(links, &said, None);
-        if self.said.replace(said).is_none() {
+        self.send_to_all(links, &said, None);
+        if self.own_statement.replace(said).is_none() {
             // Peers that came before we had a statement wait for it.
             let wait =
                 |(face, stream): (&FaceId, &MemberStream)| stream.member.is_none().then_some(*face);
@@ -127,7 +132,7 @@ impl Mesh {
     fn take_roles(&mut self, links: &mut dyn MeshLinks, roles: Roles) {
         if self.members.take(roles) {
             if self.members.may_admit(&self.own) {
-                self.told_turned_away = None;
+                self.reported_refusal = None;
             }
             self.drop_others(links);
         }
@@ -146,18 +151,18 @@ impl Mesh {
         self.chosen = None;
         let now_ms = links.wall_ms();
         self.heard.retain(&mut self.members, now_ms);
-        if self.members.is_unheard() {
+        if self.members.has_no_roles() {
             return;
         }
         let mut ended = Vec::new();
         for (face, stream) in &self.streams {
             let Some(who) = stream.member.filter(|who| !self.members.admits(who)) else { continue };
             // Its later statements may hold newer certificates than its first.
-            if let Err(why) = self.members.hear(&who, &stream.shown, now_ms) {
+            if let Err(why) = self.members.judge_member(&who, &stream.shown, now_ms) {
                 ended.push((*face, LinkRefusal::of(&who, self.members.roles(), &why)));
             }
         }
-        ended.into_iter().for_each(|(face, why)| self.turn_away(links, face, why));
+        ended.into_iter().for_each(|(face, why)| self.refuse(links, face, why));
         let dials = self.dials.keys().filter(|member| !self.members.may_admit(member));
         for member in dials.copied().collect::<Vec<_>>() {
             self.forget_dial(links, &member);
@@ -167,7 +172,7 @@ impl Mesh {
     /// Takes in a member's statement. Returns false if it is nothing new.
     fn learn(&mut self, links: &mut dyn MeshLinks, said: MemberStatement, bytes: Vec<u8>) -> bool {
         if said.member == self.own {
-            if self.heard.is_not_ours(&said) {
+            if self.heard.is_foreign(&said) {
                 let _ = self.news.send(MeshNews::Twice);
             }
             return false;
@@ -176,13 +181,13 @@ impl Mesh {
         if let Some(roles) = said.roles.clone() {
             self.take_roles(links, roles);
         }
-        let heard = self.members.hear(&said.member, &said.shown, links.wall_ms());
+        let heard = self.members.judge_member(&said.member, &said.shown, links.wall_ms());
         self.expire(links);
         if heard.is_err() {
             return false;
         }
-        let heard = self.heard.hear(said.clone(), bytes.clone(), &self.members);
-        for member in self.heard.forgotten() {
+        let heard = self.heard.take_statement(said.clone(), bytes.clone(), &self.members);
+        for member in self.heard.take_forgotten() {
             self.forget_dial(links, &member);
             let _ = self.news.send(MeshNews::Forgotten(member));
         }
@@ -197,7 +202,7 @@ impl Mesh {
                 return false;
             }
             StatementOutcome::Rewrote(both) => {
-                self.tell_rewrote(links, said, both);
+                self.send_rewritten_history(links, said, both);
                 return false;
             }
             StatementOutcome::Unproven(true) => {
@@ -214,13 +219,13 @@ impl Mesh {
     }
 
     /// Sends both statements to all members, so that none trusts the one that rewrote its history.
-    fn tell_rewrote(
+    fn send_rewritten_history(
         &mut self,
         links: &mut dyn MeshLinks,
         said: MemberStatement,
         both: [Vec<u8>; 2],
     ) {
-        both.iter().for_each(|said| self.tell_all(links, said, None));
+        both.iter().for_each(|said| self.send_to_all(links, said, None));
         let _ = self.news.send(MeshNews::Rewrote(Box::new(said), both));
     }
 
@@ -259,15 +264,15 @@ impl Mesh {
         proof: &[u8],
     ) {
         self.chosen = None;
-        match self.heard.answered(from, asked, proof) {
+        match self.heard.take_answer(from, asked, proof) {
             None => {}
             Some((said, _, StatementOutcome::Rewrote(both))) => {
-                self.tell_rewrote(links, said, both)
+                self.send_rewritten_history(links, said, both)
             }
             Some((said, bytes, _)) => {
                 self.dial_at(links, said.member, said.link_key, &said.index);
                 let _ = self.news.send(MeshNews::Said(Box::new(said), bytes.clone()));
-                self.tell_all(links, &bytes, None);
+                self.send_to_all(links, &bytes, None);
             }
         }
     }
@@ -293,7 +298,7 @@ impl Mesh {
         let Some(stream) = links.open(face) else { return };
         links.keep(face);
         let mut stream = MemberStream::new(stream, key, Some(member));
-        self.said.iter().for_each(|said| stream.queue(said));
+        self.own_statement.iter().for_each(|said| stream.queue(said));
         self.streams.insert(face, stream);
         self.serve(links, face);
     }
@@ -303,14 +308,14 @@ impl Mesh {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         stream.member = Some(member);
         let key = stream.key;
-        self.turned_away = 0;
+        self.refusals = 0;
         // Members other than the founder may not have the founder's latest statement yet.
-        if member == self.group.founder || self.told_turned_away == Some(false) {
-            self.told_turned_away = None;
+        if member == self.group.founder || self.reported_refusal == Some(false) {
+            self.reported_refusal = None;
         }
         // Each end begins with its own statement. A peer that dialled us may learn from the founder's statement that we
         // are a member, so ours follows that once more. The cost is small.
-        let (founder, own) = (&self.group.founder, self.said.iter());
+        let (founder, own) = (&self.group.founder, self.own_statement.iter());
         let first: Vec<&Vec<u8>> = self.heard.of(founder).collect();
         let begins = stream.dialled.is_none() && !first.is_empty();
         let who = own.clone().filter(|_| begins);
@@ -325,10 +330,10 @@ impl Mesh {
             stream.owed = others.copied().collect();
         }
         let dialled = stream.dialled;
-        self.found(&member, &key);
+        self.confirm_claim(&member, &key);
         if let Some(dial) = self.dials.get_mut(&member) {
             dial.faces.extend(dialled.map(|_| face));
-            (dial.again, dial.speaks, dial.is_away) = (None, true, false);
+            (dial.again, dial.has_spoken, dial.is_away) = (None, true, false);
         }
         self.chosen = None;
         if let Some(looked_for) = dialled.filter(|looked_for| *looked_for != member) {
@@ -337,12 +342,12 @@ impl Mesh {
             self.lost(links.now(), looked_for, false);
         }
         let _ = self.news.send(MeshNews::Up(member, true));
-        self.pay(links, face);
+        self.send_owed(links, face);
         self.drop_twin(links, key);
     }
 
     /// Sends owed statements as fast as the stream takes them. Returns false if the stream is unusable.
-    fn pay(&mut self, links: &mut dyn MeshLinks, face: FaceId) -> bool {
+    fn send_owed(&mut self, links: &mut dyn MeshLinks, face: FaceId) -> bool {
         let Some(stream) = self.streams.get_mut(&face) else { return false };
         loop {
             if !stream.write(links, face) {
@@ -367,7 +372,7 @@ impl Mesh {
             let lacks = |who: &&PublisherId| self.heard.of(who).any(|said| !known.has(said));
             stream.owed = self.heard.members().filter(lacks).copied().collect();
         }
-        self.pay(links, face);
+        self.send_owed(links, face);
     }
 
     /// When two members dial each other at the same moment, one of the two links is superfluous and would carry all
@@ -381,11 +386,11 @@ impl Mesh {
         let (ours, theirs): (Vec<_>, Vec<_>) = to_it.partition(|(_, s)| s.dialled.is_some());
         if !theirs.is_empty() {
             let ours: Vec<FaceId> = ours.into_iter().map(|(face, _)| *face).collect();
-            ours.into_iter().for_each(|face| self.give_up(links, face));
+            ours.into_iter().for_each(|face| self.close_stream(links, face));
         }
     }
 
-    fn tell_all(&mut self, links: &mut dyn MeshLinks, said: &[u8], but: Option<FaceId>) {
+    fn send_to_all(&mut self, links: &mut dyn MeshLinks, said: &[u8], but: Option<FaceId>) {
         let mut slow = Vec::new();
         for (face, stream) in &mut self.streams {
             if stream.member.is_some() && Some(*face) != but {
@@ -395,7 +400,7 @@ impl Mesh {
                 }
             }
         }
-        slow.into_iter().for_each(|face| self.give_up(links, face));
+        slow.into_iter().for_each(|face| self.close_stream(links, face));
     }
 
     /// Handles an event of a peer's stream. Returns false if the stream is not for a mesh.
@@ -418,7 +423,7 @@ impl Mesh {
                 return false;
             }
             StreamEvent::Reset | StreamEvent::Stopped | StreamEvent::Delivered => {
-                self.give_up(links, face);
+                self.close_stream(links, face);
                 return true;
             }
             _ => {}
@@ -428,36 +433,36 @@ impl Mesh {
     }
 
     fn serve(&mut self, links: &mut dyn MeshLinks, face: FaceId) {
-        if !self.pay(links, face) {
-            return self.give_up(links, face);
+        if !self.send_owed(links, face) {
+            return self.close_stream(links, face);
         }
         loop {
             let Some(stream) = self.streams.get_mut(&face) else { return };
             if stream.ends.is_some() {
                 return;
             }
-            if stream.member.is_none() && self.said.is_none() {
+            if stream.member.is_none() && self.own_statement.is_none() {
                 // Each end has to send its own statement first, and we have none yet.
                 return;
             }
             let said = match stream.next(links, face) {
                 Ok(Some(said)) => said,
                 Ok(None) => return,
-                Err(()) => return self.give_up(links, face),
+                Err(()) => return self.close_stream(links, face),
             };
             if let Some(why) = LinkRefusal::read(&said) {
                 let (by, key) = (stream.member.or(stream.dialled), stream.key);
                 if let Some(by) = by {
                     // A peer that answers with a refusal is at its claimed address.
-                    self.found(&by, &key);
-                    self.was_turned_away(&by, why);
+                    self.confirm_claim(&by, &key);
+                    self.handle_refusal(&by, why);
                 }
-                return self.give_up(links, face);
+                return self.close_stream(links, face);
             }
             if let Some(member) = stream.member {
                 if self.heard.knows(&said) {
                     stream.inbox.was_known();
-                    self.speaks(&member);
+                    self.mark_spoken(&member);
                     continue;
                 }
                 if let Some(asked) = ProofRequest::read(&said) {
@@ -479,25 +484,25 @@ impl Mesh {
                     if e == StatementError::Old && !std::mem::replace(&mut self.told_old, true) {
                         let _ = self.news.send(MeshNews::Old);
                     }
-                    return self.give_up(links, face);
+                    return self.close_stream(links, face);
                 }
             };
             let member = stream.member;
             match member {
                 Some(member) => {
-                    self.speaks(&member);
+                    self.mark_spoken(&member);
                     if self.learn(links, statement, said.clone()) {
-                        self.tell_all(links, &said, Some(face));
+                        self.send_to_all(links, &said, Some(face));
                     }
                 }
-                None => self.introduced(links, face, statement, &said),
+                None => self.handle_first_statement(links, face, statement, &said),
             }
         }
     }
 
     /// Handles the first statement on a stream: that of the member for which the other end speaks. It names the key
     /// that the link has proven, and the owner of that key has sent it.
-    fn introduced(
+    fn handle_first_statement(
         &mut self,
         links: &mut dyn MeshLinks,
         face: FaceId,
@@ -506,76 +511,76 @@ impl Mesh {
     ) {
         let Some(stream) = self.streams.get_mut(&face) else { return };
         if who.link_key != stream.key {
-            return self.give_up(links, face);
+            return self.close_stream(links, face);
         }
         let member = who.member;
-        let judged = self.members.hear(&member, &who.shown, links.wall_ms());
+        let judged = self.members.judge_member(&member, &who.shown, links.wall_ms());
         // Trust the member that invited us until the founder's statement arrives.
-        let invited = stream.dialled == Some(member) && self.members.is_unheard();
+        let invited = stream.dialled == Some(member) && self.members.has_no_roles();
         let is_member = judged.is_ok();
         if let Err(why) = judged
             && !invited
         {
             let told = LinkRefusal::of(&member, self.members.roles(), &why);
-            self.tell_applies(who, why);
-            return self.turn_away(links, face, told);
+            self.report_applicant(who, why);
+            return self.refuse(links, face, told);
         }
         stream.shown.clone_from(&who.shown);
-        self.heard.meet(&member);
+        self.heard.record_link(&member);
         let news = self.learn(links, who, said.to_vec());
         if is_member && member != self.own && !self.heard.has_place(&member) {
-            return self.turn_away(links, face, LinkRefusal::NoPlace);
+            return self.refuse(links, face, LinkRefusal::NoPlace);
         }
         links.keep(face);
         self.admit(links, face, member);
         if news {
-            self.tell_all(links, said, Some(face));
+            self.send_to_all(links, said, Some(face));
         }
     }
 
-    fn speaks(&mut self, member: &PublisherId) {
+    fn mark_spoken(&mut self, member: &PublisherId) {
         if let Some(dial) = self.dials.get_mut(member) {
-            dial.speaks = true;
+            dial.has_spoken = true;
         }
     }
 
     /// Reports an applicant. In a group without a schema only the founder may do that, as the list of members is its
     /// own.
-    fn tell_applies(&mut self, said: MemberStatement, why: NotAdmitted) {
+    fn report_applicant(&mut self, said: MemberStatement, why: NotAdmitted) {
         let roles = self.members.roles();
         let is_ours = self.own == self.group.founder || roles.schema.is_some();
-        if is_ours && self.heard.applies(&said, roles) {
+        if is_ours && self.heard.record_applicant(&said, roles) {
             let _ = self.news.send(MeshNews::Applies(Box::new(said), why));
         }
     }
 
     /// Sends a refusal to the other end of a link. Ends the stream when the peer has received it.
-    fn turn_away(&mut self, links: &mut dyn MeshLinks, face: FaceId, why: LinkRefusal) {
+    fn refuse(&mut self, links: &mut dyn MeshLinks, face: FaceId, why: LinkRefusal) {
         let now = links.now();
         let Some(stream) = self.streams.get_mut(&face) else { return };
         let member = stream.member.take();
-        stream.ends = Some(now + LINGER);
+        stream.ends = Some(now + REFUSAL_READ_TIME);
         stream.queue(&why.to_bytes());
         let arrives =
             stream.write(links, face) && stream.out.is_empty() && links.finish(face, stream.stream);
         member.into_iter().for_each(|member| self.lost(now, member, true));
         if !arrives {
-            self.give_up(links, face);
+            self.close_stream(links, face);
         }
     }
 
     /// Handles a refusal by this member. Only the founder's is reported at once, as it holds for all.
-    fn was_turned_away(&mut self, by: &PublisherId, why: LinkRefusal) {
-        self.turned_away = self.turned_away.saturating_add(1);
+    fn handle_refusal(&mut self, by: &PublisherId, why: LinkRefusal) {
+        self.refusals = self.refusals.saturating_add(1);
         let by_founder = *by == self.group.founder;
-        let is_news = self.told_turned_away.is_none_or(|by| by_founder && !by);
-        if is_news && (by_founder || self.turned_away >= TURNED_AWAY) {
-            self.told_turned_away = Some(by_founder);
+        let is_news = self.reported_refusal.is_none_or(|by| by_founder && !by);
+        if is_news && (by_founder || self.refusals >= REFUSALS_BEFORE_REPORT) {
+            self.reported_refusal = Some(by_founder);
             let _ = self.news.send(MeshNews::TurnedAway { by_founder, why });
         }
     }
 
-    fn give_up(&mut self, links: &mut dyn MeshLinks, face: FaceId) {
+    fn close_stream(&mut self, links: &mut dyn MeshLinks, face: FaceId) {
         if let Some(stream) = self.streams.remove(&face) {
             links.abandon(face, stream.stream);
             if stream.dialled.is_some() {
@@ -606,17 +611,17 @@ impl Mesh {
     pub(super) fn handle_timeout(&mut self, links: &mut dyn MeshLinks, now: Duration) {
         let over = self.streams.iter().filter(|(_, s)| s.ends.is_some_and(|ends| ends <= now));
         let over: Vec<FaceId> = over.map(|(face, _)| *face).collect();
-        over.into_iter().for_each(|face| self.give_up(links, face));
+        over.into_iter().for_each(|face| self.close_stream(links, face));
         if now >= self.refill {
-            self.refill = now + A_WHILE;
-            self.begin_a_while(links);
+            self.refill = now + ALLOWANCE_PERIOD;
+            self.renew_allowances(links);
         }
         self.choose(links);
-        self.dial_who_is_away(links, now);
+        self.dial_absent_members(links, now);
     }
 
     /// Work that is due once a second.
-    fn begin_a_while(&mut self, links: &mut dyn MeshLinks) {
+    fn renew_allowances(&mut self, links: &mut dyn MeshLinks) {
         self.expire(links);
         let held: Vec<FaceId> = (self.streams.iter_mut())
             .filter_map(|(face, stream)| stream.inbox.begin().then_some(*face))
@@ -625,7 +630,7 @@ impl Mesh {
         if self.waits_for_proofs() {
             self.ask(links);
             let there = self.streams.values().filter_map(|stream| stream.member).collect();
-            for said in self.heard.silent(&there) {
+            for said in self.heard.count_questions(&there) {
                 let _ = self.news.send(MeshNews::Unproven(Box::new(said)));
             }
         }
@@ -642,7 +647,7 @@ impl Mesh {
         let held = self.streams.values().any(|stream| stream.inbox.is_full());
         let may_end = self.members.roles().schema.is_some();
         let held = (held || may_end || self.waits_for_proofs()).then_some(self.refill);
-        let speaks = self.said.is_some();
+        let speaks = self.own_statement.is_some();
         // Choose members at once.
         let Some(chosen) = &self.chosen else { return Some(Duration::ZERO) };
         let dials = chosen.iter().filter(|_| speaks).filter_map(|who| self.dials.get(who));

@@ -24,7 +24,7 @@ use crate::code::ShowOptions;
 use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
-use crate::reaching::tell_own_addresses;
+use crate::reaching::announce_own_addresses;
 use server::ShareServer;
 pub use service::{OneShare, ServiceHandle, ServiceSnapshot, serve, serve_group};
 use xylem_app::{RegisterError, Registrar};
@@ -185,7 +185,7 @@ pub(crate) fn share_with(
                 ShowOptions { relay: options.relays.first().cloned(), lan: options.beside.lan };
             server.show_code(&mut engine, ticket, &how)?;
         }
-        server.tell(shared);
+        server.report(shared);
         if !server.registrars.iter().any(|registrar| *registrar.prefix() == object) {
             let key = publisher_of(options)?;
             server.registrars.push(Registrar::new(&mut engine, object, &options.via, key)?);
@@ -197,7 +197,7 @@ pub(crate) fn share_with(
         server.certificate = certified.certificate;
         server.registrars.push(Registrar::new(&mut engine, name, &options.via, key)?);
     }
-    server.tell(reachable);
+    server.report(reachable);
     engine.run(&mut server, stop)?;
     engine.close();
     Ok(())
@@ -314,7 +314,7 @@ fn bind(
     let mut site = Site::new(options.pages.clone());
     for content in contents {
         let publisher = content.signed_by().unwrap_or(publisher.public());
-        site.let_in(pass::from_root(&publisher, &content.newest().1.root));
+        site.add_pass(pass::from_root(&publisher, &content.newest().1.root));
     }
     let web = bind_sites(&mut engine, &options.web, &Arc::new(site))?;
     engine.serve(find::prefix().as_ref())?;
@@ -345,12 +345,12 @@ fn bind(
 
 impl ShareEndpoint {
     /// Announces further addresses of this share to peers at relays.
-    fn tell_own_addresses(&self, engine: &mut Engine) {
+    fn announce_own_addresses(&self, engine: &mut Engine) {
         let announced = self.announce.iter().filter_map(|address| match address {
             Address::Ip(address) => Some(*address),
             Address::Host(..) => None,
         });
-        tell_own_addresses(engine, announced.chain(self.mapped));
+        announce_own_addresses(engine, announced.chain(self.mapped));
     }
 
     /// Addresses that tickets name before those of this machine.

@@ -41,7 +41,7 @@ use xylem_library::{LibraryEvent, SkipReason, Stop};
 /// Time for last answers to leave after a share has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 /// Interval of link statistics. [`MOST_LOOKED_AT`]: most links included.
-const LOOK: Duration = Duration::from_secs(1);
+const LINK_STATISTICS_EVERY: Duration = Duration::from_secs(1);
 const MOST_LOOKED_AT: usize = 256;
 
 /// Answers Interests for all publications, and receives mail.
@@ -150,7 +150,7 @@ impl<'a> ShareServer<'a> {
         let names = [VouchedName { publisher, vouch }];
         reaching::register(engine, relays, &names, code, self.on_event);
         engine.introduce();
-        self.at.tell_own_addresses(engine);
+        self.at.announce_own_addresses(engine);
         let keys: Vec<[u8; 32]> = relays.iter().map(|relay| relay.at.key).collect();
         let (own, announced) = (advertised(&self.at.listen), !self.at.announce.is_empty());
         let mut standing = ReachMonitor::new(engine.now(), own, announced, &keys);
@@ -168,7 +168,7 @@ impl<'a> ShareServer<'a> {
     ) -> Result<(PublicationId, Event), ShareError> {
         let publication = content.publication();
         let (root, prefix) = (&publication.manifest().root, publication.prefix());
-        let twin = self.publications.finds(root, &self.at.link_key, prefix);
+        let twin = self.publications.finds_other(root, &self.at.link_key, prefix);
         let shared = self.at.shared(path, &content, twin);
         // A ticket may lack our link key. Any peer that has the ticket knows the publisher.
         let signed_by = content.signed_by();
@@ -242,7 +242,7 @@ impl<'a> ShareServer<'a> {
         ServiceSnapshot { counts: self.served.counts().clone(), peers: self.peers.len() }
     }
 
-    fn obey(&mut self, engine: &mut Engine) {
+    fn handle_commands(&mut self, engine: &mut Engine) {
         let Some(commands) = self.commands.take() else { return };
         for command in commands.try_iter() {
             // The thread that asked may be gone by now.
@@ -253,7 +253,7 @@ impl<'a> ShareServer<'a> {
                 ShareCommand::Remove(id) => self.remove(engine, id),
                 ShareCommand::Say(said, roles) => {
                     if let Some(mesh) = &mut self.mesh {
-                        mesh.say(engine, said, roles);
+                        mesh.send_own_statement(engine, said, roles);
                     }
                 }
                 ShareCommand::Count(answer) => {
@@ -270,12 +270,12 @@ impl<'a> ShareServer<'a> {
     }
 
     /// Reports an event to the caller of the share.
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(super) fn report(&mut self, event: Event) {
         (self.on_event)(event);
     }
 
     /// Whether the Interest asks for the certificate.
-    fn vouches(&self, interest: &Interest<'_>) -> bool {
+    fn asks_for_certificate(&self, interest: &Interest<'_>) -> bool {
         let certificate = Data::decode(&self.certificate);
         certificate.is_ok_and(|data| satisfies(&data, interest))
     }
@@ -309,12 +309,12 @@ impl<'a> ShareServer<'a> {
                 if let Some((answer, told)) =
                     self.cosigned.answer(clock, from, &interest, shared, by)
                 {
-                    told.into_iter().for_each(|event| self.tell(Event::Library(event)));
+                    told.into_iter().for_each(|event| self.report(Event::Library(event)));
                     return engine.answer(packet, &answer);
                 }
                 let content = id.and_then(|id| self.publications.get(id));
                 let Some((id, content)) = id.zip(content) else {
-                    return match self.vouches(&interest) {
+                    return match self.asks_for_certificate(&interest) {
                         true => engine.answer(packet, &self.certificate),
                         false => engine.refuse(packet),
                     };
@@ -381,19 +381,19 @@ impl Program for ShareServer<'_> {
             }
             EngineEvent::Relay { relay, at, what } => {
                 if let Some(standing) = &mut self.standing {
-                    standing.heard(engine.now(), relay, at, reaching::news(&what));
+                    standing.on_relay_report(engine.now(), relay, at, reaching::news(&what));
                 }
-                self.code.iter_mut().for_each(|code| code.relay_said(engine, relay, &what));
-                self.at.tell_own_addresses(engine);
+                self.code.iter_mut().for_each(|code| code.handle_relay(engine, relay, &what));
+                self.at.announce_own_addresses(engine);
                 Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
             }
-            EngineEvent::Trouble { what } => self.tell(Event::warning(what)),
+            EngineEvent::Trouble { what } => self.report(Event::warning(what)),
             EngineEvent::FaceUp { face, peer } => {
                 for registrar in &mut self.registrars {
                     registrar.came_up(engine, face)?;
                 }
                 if let (Some(standing), FaceAddress::Link(from)) = (&mut self.standing, &peer) {
-                    standing.came(*from);
+                    standing.on_direct_link(*from);
                 }
                 self.peers.insert(face, peer.clone());
                 (self.on_event)(Event::PeerConnected { peer: peer.clone() });
@@ -419,7 +419,7 @@ impl Program for ShareServer<'_> {
                 self.mesh.iter_mut().for_each(|mesh| mesh.face_down(engine.now(), face));
                 self.served.face_down(face);
                 self.announcers.values_mut().for_each(|known| known.went_down(face));
-                self.cosigned.went_down(face);
+                self.cosigned.face_went_down(face);
                 (self.on_event)(Event::PeerGone { peer, why });
             }
         }
@@ -427,7 +427,7 @@ impl Program for ShareServer<'_> {
     }
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), ShareError> {
-        self.obey(engine);
+        self.handle_commands(engine);
         for (by, packet) in self.publications.ready(now) {
             self.handle_packet(engine, FaceId(by), &packet);
         }
@@ -446,7 +446,7 @@ impl Program for ShareServer<'_> {
         self.beside.handle_timeout(now, self.on_event);
         let mapped = self.beside.mapped();
         if std::mem::replace(&mut self.at.mapped, mapped) != mapped {
-            self.at.tell_own_addresses(engine);
+            self.at.announce_own_addresses(engine);
         }
         let mapped = mapped.filter(|_| self.names_mapped);
         if let Some(standing) = &mut self.standing {
@@ -454,11 +454,11 @@ impl Program for ShareServer<'_> {
             standing.poll(now).map(Event::from).into_iter().for_each(&mut *self.on_event);
         }
         if self.next_look().is_some_and(|next| now >= next) {
-            self.look = now + LOOK;
+            self.look = now + LINK_STATISTICS_EVERY;
             let links = self.peers.iter().take(MOST_LOOKED_AT);
             let links = links.filter_map(|(face, p)| Some((p.clone(), engine.link_stats(*face)?)));
             let links = links.collect();
-            self.tell(Event::Serving { links });
+            self.report(Event::Serving { links });
         }
         Ok(())
     }

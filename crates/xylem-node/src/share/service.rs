@@ -103,7 +103,7 @@ impl ServiceHandle {
 
     /// Sends `said` to the members of the service's group, if it has one and `said` is not empty. Applies `roles` at
     /// once.
-    pub fn say(&self, said: Vec<u8>, roles: Option<Roles>) {
+    pub fn send_statement(&self, said: Vec<u8>, roles: Option<Roles>) {
         self.send(ShareCommand::Say(said, roles));
     }
 

@@ -22,7 +22,7 @@ mod tests;
 
 pub use error::{CodeEnd, CodeError, TakeError};
 pub use message::MAX_TEXT;
-pub use offer::{CodeOffer, CodeOfferEvent, GUESSES, LIFETIME};
+pub use offer::{CodeOffer, CodeOfferEvent, LIFETIME, MAX_WRONG_GUESSES};
 pub use take::{CodeTake, CodeTakeStep};
 pub use words::{SpokenCode, distance, looks_like_code};
 

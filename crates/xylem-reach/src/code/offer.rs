@@ -18,19 +18,19 @@ use super::message::{CodeMessage, CodeMessageReader, CodeRefusal, ELEMENT_LEN, M
 use super::words::SpokenCode;
 
 /// Number of wrong guesses that end a code.
-pub const GUESSES: u8 = 3;
+pub const MAX_WRONG_GUESSES: u8 = 3;
 /// Lifetime of a code.
 pub const LIFETIME: Duration = Duration::from_secs(600);
 
 /// Maximum number of tries under way. A new one displaces the oldest.
 const MAX_TRIES: usize = 32;
 /// Time after which an unfinished try is given up.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TRY_TIMEOUT: Duration = Duration::from_secs(20);
 /// Tries that may begin in a second, and at once. Each costs one to three multiplications on the curve.
-const PACE: u64 = 32;
-const BURST: u64 = 64;
+const TRIES_PER_SECOND: u64 = 32;
+const TRY_BURST: u64 = 64;
 /// How long late takers receive a refusal, so that they need not wait for a timeout.
-const AFTERWARDS: Duration = LIFETIME;
+const REFUSAL_PERIOD: Duration = LIFETIME;
 
 /// An event of an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,11 +104,11 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
             own,
             draws: draws.update(seed).finalize_xof(),
             expires: now.saturating_add(LIFETIME),
-            left: GUESSES,
+            left: MAX_WRONG_GUESSES,
             over: None,
             forgotten: false,
             tries: VecDeque::new(),
-            tokens: BURST.saturating_mul(1_000),
+            tokens: TRY_BURST.saturating_mul(1_000),
             counted: now,
             out: VecDeque::new(),
             events: VecDeque::new(),
@@ -183,7 +183,7 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
                 let shared = begun.finish(&theirs);
                 let Some(shared) = shared.filter(|shared| shared.proves(CodeRole::Taker, &proof))
                 else {
-                    self.wrong(now, id);
+                    self.on_wrong_proof(now, id);
                     return true;
                 };
                 let handed =
@@ -204,16 +204,16 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
         if self.tries.iter().any(handed) && self.over.is_none() {
             self.end(now, CodeEnd::Used);
         }
-        self.gone(id);
+        self.on_stream_gone(id);
     }
 
     /// A stream or its link is gone. If the text had not arrived there, it can be taken again.
-    pub fn gone(&mut self, id: K) {
+    pub fn on_stream_gone(&mut self, id: K) {
         self.tries.retain(|one| one.id != id);
     }
 
     /// Ends all tries on streams that `of` selects, for example those of a link.
-    pub fn all_gone(&mut self, of: impl Fn(K) -> bool) {
+    pub fn on_streams_gone(&mut self, of: impl Fn(K) -> bool) {
         self.tries.retain(|one| !of(one.id));
     }
 
@@ -230,7 +230,7 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
 
     /// Whether the end of this stream has to be reported to the offer.
     #[must_use]
-    pub fn knows(&self, id: K) -> bool {
+    pub fn is_tracked(&self, id: K) -> bool {
         self.tries.iter().any(|one| one.id == id)
     }
 
@@ -242,7 +242,7 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
     /// When to call [`CodeOffer::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
-        let tries = self.tries.iter().map(|one| one.since.saturating_add(PATIENCE)).min();
+        let tries = self.tries.iter().map(|one| one.since.saturating_add(TRY_TIMEOUT)).min();
         let own = (!self.forgotten).then_some(self.expires);
         tries.into_iter().chain(own).min()
     }
@@ -250,7 +250,7 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
     /// Ends tries and the code when their time is up.
     pub fn handle_timeout(&mut self, now: Duration) {
         while let Some(at) =
-            self.tries.iter().position(|one| one.since.saturating_add(PATIENCE) <= now)
+            self.tries.iter().position(|one| one.since.saturating_add(TRY_TIMEOUT) <= now)
         {
             if let Some(gone) =
                 self.tries.remove(at).filter(|one| !matches!(one.state, TryState::Handed))
@@ -278,7 +278,7 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
         self.tries.iter().any(|one| matches!(one.state, TryState::Handed))
     }
 
-    fn wrong(&mut self, now: Duration, id: K) {
+    fn on_wrong_proof(&mut self, now: Duration, id: K) {
         self.left = self.left.saturating_sub(1);
         self.events.push_back(CodeOfferEvent::Wrong { left: self.left });
         self.refuse(id, CodeRefusal::Wrong);
@@ -289,7 +289,7 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
 
     fn end(&mut self, now: Duration, over: CodeEnd) {
         self.over = Some(over);
-        self.expires = now.saturating_add(AFTERWARDS);
+        self.expires = now.saturating_add(REFUSAL_PERIOD);
         self.events.push_back(CodeOfferEvent::Ended(over));
     }
 
@@ -301,8 +301,8 @@ impl<K: Copy + PartialEq> CodeOffer<K> {
         let passed =
             u64::try_from(now.saturating_sub(self.counted).as_millis()).unwrap_or(u64::MAX);
         self.counted = now.max(self.counted);
-        let full = BURST.saturating_mul(1_000);
-        self.tokens = self.tokens.saturating_add(passed.saturating_mul(PACE)).min(full);
+        let full = TRY_BURST.saturating_mul(1_000);
+        self.tokens = self.tokens.saturating_add(passed.saturating_mul(TRIES_PER_SECOND)).min(full);
         match self.tokens.checked_sub(1_000) {
             Some(left) => {
                 self.tokens = left;

@@ -176,7 +176,7 @@ fn a_text_that_did_not_arrive_can_be_taken_again() {
     assert!(attempt(&mut offer, AT, 1, &code(7), THEIRS).is_ok());
     // Another taker waits until it is known whether the first one got the text.
     assert_eq!(attempt(&mut offer, AT, 2, &code(7), PeerKey([5; 32])), Err(TakeError::Busy));
-    offer.gone(1);
+    offer.on_stream_gone(1);
     assert!(attempt(&mut offer, AT, 3, &code(7), THEIRS).is_ok());
     assert_eq!(events(&mut offer), []);
 }
@@ -227,7 +227,7 @@ fn stopping_before_the_proof_costs_no_guess() {
         offer.opened(AT, id, PeerKey([id as u8; 32]));
         let (_, hello) = CodeTake::new(&code(7), PeerKey([id as u8; 32]), OURS, &[1; 32]);
         assert!(say(&mut offer, AT, id, &hello).is_some());
-        offer.gone(id);
+        offer.on_stream_gone(id);
     }
     assert_eq!(events(&mut offer), []);
     assert!(attempt(&mut offer, AT, 99, &code(7), THEIRS).is_ok());

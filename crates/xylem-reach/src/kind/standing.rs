@@ -8,7 +8,7 @@ use super::{
 };
 
 /// Time after which the state so far is reported. Later changes are reported as corrections.
-const PATIENCE: Duration = Duration::from_millis(900);
+const REPORT_TIMEOUT: Duration = Duration::from_millis(900);
 
 /// A message about a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,10 +42,10 @@ impl ReachMonitor {
     /// Starts with a node that listens at the interface addresses `own` and is about to register with `relays`.
     pub fn new(now: Duration, own: Vec<SocketAddr>, announced: bool, relays: &[[u8; 32]]) -> Self {
         let relays: Vec<_> = relays.iter().map(|key| (*key, RelayState::Asked)).collect();
-        let due = if relays.is_empty() { now } else { now.saturating_add(PATIENCE) };
+        let due = if relays.is_empty() { now } else { now.saturating_add(REPORT_TIMEOUT) };
         let known = ReachEvidence { own, announced, ..ReachEvidence::default() };
         let mut standing = Self { known, relays, said: None, due };
-        standing.weigh();
+        standing.update_best_relay();
         standing
     }
 
@@ -58,7 +58,13 @@ impl ReachMonitor {
     }
 
     /// Takes a message about the relay at address `at`.
-    pub fn heard(&mut self, now: Duration, relay: [u8; 32], at: SocketAddr, what: RelayReport) {
+    pub fn on_relay_report(
+        &mut self,
+        now: Duration,
+        relay: [u8; 32],
+        at: SocketAddr,
+        what: RelayReport,
+    ) {
         let Some((_, state)) = self.relays.iter_mut().find(|(key, _)| *key == relay) else {
             return;
         };
@@ -71,12 +77,12 @@ impl ReachMonitor {
             RelayReport::Observed { address, by_second } => {
                 // The two ports of a relay count as two observers.
                 let by = SocketAddr::new(at.ip(), at.port() ^ u16::from(by_second));
-                self.known.seen.retain(|seen| seen.by != by);
+                self.known.seen.retain(|seen| seen.observer != by);
                 self.known.seen.truncate(MAX_SEEN.saturating_sub(1));
-                self.known.seen.push(AddressObservation { by, at: address });
+                self.known.seen.push(AddressObservation { observer: by, at: address });
             }
         }
-        self.weigh();
+        self.update_best_relay();
         if self.is_settled() {
             self.due = self.due.min(now);
         }
@@ -88,7 +94,7 @@ impl ReachMonitor {
             .iter_mut()
             .filter(|(key, _)| *key == relay)
             .for_each(|r| r.1 = RelayState::Failed);
-        self.weigh();
+        self.update_best_relay();
     }
 
     /// Whether each relay has answered. The observation of a relay's second port follows a moment after the rest.
@@ -100,13 +106,13 @@ impl ReachMonitor {
     }
 
     /// Records a peer's link that came in directly from this address.
-    pub fn came(&mut self, from: SocketAddr) {
+    pub fn on_direct_link(&mut self, from: SocketAddr) {
         let near = |own: &SocketAddr| same_network(own.ip(), from.ip());
         self.known.reached |= is_global(from.ip()) && !self.known.own.iter().any(near);
     }
 
     /// Sets the best state among the relays.
-    fn weigh(&mut self) {
+    fn update_best_relay(&mut self) {
         let of = |state| self.relays.iter().any(|(_, s)| *s == state);
         let ranks =
             [RelayState::OverUdp, RelayState::OverTcp, RelayState::Asked, RelayState::Failed];
@@ -160,7 +166,7 @@ mod tests {
         ReachMonitor::new(Duration::ZERO, vec![at(own)], false, &[KEY])
     }
 
-    fn said(reach: Option<Reachability>) -> Option<(ReachWay, NatKind, bool)> {
+    fn last_reported(reach: Option<Reachability>) -> Option<(ReachWay, NatKind, bool)> {
         reach.map(|said| (said.way, said.nat, said.proven))
     }
 
@@ -175,18 +181,21 @@ mod tests {
         let mut it = standing("192.168.1.7:7348");
         let relay = at("203.0.113.1:7348");
         let ms = Duration::from_millis;
-        assert_eq!((said(it.poll(ms(10))), it.poll_timeout()), (None, Some(PATIENCE)));
-        it.heard(ms(20), KEY, relay, REGISTERED);
-        it.heard(ms(20), KEY, relay, observed("198.51.100.9:40000", false));
-        assert_eq!(said(it.poll(ms(21))), None, "the second port is still to come");
-        it.heard(ms(40), KEY, relay, observed("198.51.100.9:40000", true));
-        assert_eq!(said(it.poll(ms(40))), Some((ReachWay::Punched, NatKind::Cone, false)));
-        assert_eq!((said(it.poll(ms(50))), it.poll_timeout()), (None, None));
-        it.heard(ms(60), KEY, relay, observed("198.51.100.9:40000", true));
-        assert_eq!(said(it.poll(ms(60))), None);
-        it.heard(ms(99), KEY, relay, observed("198.51.100.9:50000", true));
         assert_eq!(
-            said(it.poll(ms(99))),
+            (last_reported(it.poll(ms(10))), it.poll_timeout()),
+            (None, Some(REPORT_TIMEOUT))
+        );
+        it.on_relay_report(ms(20), KEY, relay, REGISTERED);
+        it.on_relay_report(ms(20), KEY, relay, observed("198.51.100.9:40000", false));
+        assert_eq!(last_reported(it.poll(ms(21))), None, "the second port is still to come");
+        it.on_relay_report(ms(40), KEY, relay, observed("198.51.100.9:40000", true));
+        assert_eq!(last_reported(it.poll(ms(40))), Some((ReachWay::Punched, NatKind::Cone, false)));
+        assert_eq!((last_reported(it.poll(ms(50))), it.poll_timeout()), (None, None));
+        it.on_relay_report(ms(60), KEY, relay, observed("198.51.100.9:40000", true));
+        assert_eq!(last_reported(it.poll(ms(60))), None);
+        it.on_relay_report(ms(99), KEY, relay, observed("198.51.100.9:50000", true));
+        assert_eq!(
+            last_reported(it.poll(ms(99))),
             Some((ReachWay::PunchedOrRelayed, NatKind::Symmetric, false))
         );
     }
@@ -194,31 +203,40 @@ mod tests {
     #[test]
     fn reports_within_a_second() {
         let mut it = standing("192.168.1.7:7348");
-        assert_eq!(said(it.poll(PATIENCE)), Some((ReachWay::Lan, NatKind::Unknown, false)));
+        assert_eq!(
+            last_reported(it.poll(REPORT_TIMEOUT)),
+            Some((ReachWay::Lan, NatKind::Unknown, false))
+        );
         let late = Duration::from_secs(3);
         let over_tcp = RelayReport::Registered { over_tcp: true };
-        it.heard(late, KEY, at("203.0.113.1:443"), over_tcp);
-        assert_eq!(said(it.poll(late)), Some((ReachWay::Relayed, NatKind::Unknown, false)));
+        it.on_relay_report(late, KEY, at("203.0.113.1:443"), over_tcp);
+        assert_eq!(
+            last_reported(it.poll(late)),
+            Some((ReachWay::Relayed, NatKind::Unknown, false))
+        );
         // The relay's view of the TCP connection is not an observation of UDP.
         let seen = observed("192.168.1.7:7348", false);
-        it.heard(late, KEY, at("203.0.113.1:443"), seen);
-        assert_eq!(said(it.poll(late)), None);
+        it.on_relay_report(late, KEY, at("203.0.113.1:443"), seen);
+        assert_eq!(last_reported(it.poll(late)), None);
         let failed = RelayReport::Failed;
-        it.heard(late, KEY, at("203.0.113.1:443"), failed);
-        assert_eq!(said(it.poll(late)), Some((ReachWay::Lan, NatKind::Unknown, false)));
+        it.on_relay_report(late, KEY, at("203.0.113.1:443"), failed);
+        assert_eq!(last_reported(it.poll(late)), Some((ReachWay::Lan, NatKind::Unknown, false)));
     }
 
     #[test]
     fn a_peer_from_another_network_proves_reachability() {
         let mut it = ReachMonitor::new(Duration::ZERO, vec![at("198.51.100.7:7348")], false, &[]);
         assert_eq!(
-            said(it.poll(Duration::ZERO)),
+            last_reported(it.poll(Duration::ZERO)),
             Some((ReachWay::Direct, NatKind::Unknown, false))
         );
         let near = ["127.0.0.1:9", "198.51.100.9:9", "192.168.1.1:9"].map(at);
-        near.into_iter().for_each(|peer| it.came(peer));
-        assert_eq!(said(it.poll(Duration::ZERO)), None);
-        it.came(at("203.0.113.77:9"));
-        assert_eq!(said(it.poll(Duration::ZERO)), Some((ReachWay::Direct, NatKind::Unknown, true)));
+        near.into_iter().for_each(|peer| it.on_direct_link(peer));
+        assert_eq!(last_reported(it.poll(Duration::ZERO)), None);
+        it.on_direct_link(at("203.0.113.77:9"));
+        assert_eq!(
+            last_reported(it.poll(Duration::ZERO)),
+            Some((ReachWay::Direct, NatKind::Unknown, true))
+        );
     }
 }

@@ -14,8 +14,10 @@ fn at(text: &str) -> SocketAddr {
 }
 
 fn known(own: &[&str], seen: &[(&str, &str)], relay: RelayState) -> ReachEvidence {
-    let seen =
-        seen.iter().map(|(by, seen)| AddressObservation { by: at(by), at: at(seen) }).collect();
+    let seen = seen
+        .iter()
+        .map(|(by, seen)| AddressObservation { observer: at(by), at: at(seen) })
+        .collect();
     ReachEvidence {
         own: own.iter().map(|own| at(own)).collect(),
         seen,
@@ -197,7 +199,7 @@ prop_compose! {
         ][..]),
         (announced, reached) in any::<(bool, bool)>(),
     ) -> ReachEvidence {
-        let seen = seen.into_iter().map(|(by, at)| AddressObservation { by, at }).collect();
+        let seen = seen.into_iter().map(|(by, at)| AddressObservation { observer: by, at }).collect();
         let mapped = mapped.map(|(ip, port)| SocketAddrV4::new(ip, port));
         ReachEvidence { own, seen, mapped, relay, announced, reached }
     }
@@ -222,7 +224,7 @@ proptest! {
                 prop_assert!(known.own.contains(&at) && is_global(at.ip()));
                 // Each observer outside sees one of the node's own addresses; one observation of each counts.
                 let of_family = |seen: &&AddressObservation| seen.at.is_ipv4() == at.is_ipv4() && is_global(seen.at.ip());
-                let twice = |seen: &AddressObservation| known.seen.iter().filter(|other| other.by == seen.by).count() > 1;
+                let twice = |seen: &AddressObservation| known.seen.iter().filter(|other| other.observer == seen.observer).count() > 1;
                 let all = known.seen.iter().filter(of_family).all(|seen| known.own.contains(&seen.at));
                 prop_assert!(all || known.seen.iter().any(twice));
             }
@@ -242,7 +244,7 @@ proptest! {
             let by = by % turned.seen.len();
             turned.seen.rotate_left(by);
         }
-        let without_twins = known.seen.iter().all(|a| known.seen.iter().filter(|b| b.by == a.by).count() == 1);
+        let without_twins = known.seen.iter().all(|a| known.seen.iter().filter(|b| b.observer == a.observer).count() == 1);
         if without_twins {
             prop_assert_eq!(judge(&turned).nat, judge(&known).nat);
             prop_assert_eq!(judge(&turned).way, judge(&known).way);

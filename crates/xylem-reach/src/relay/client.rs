@@ -16,7 +16,7 @@ use super::wire::{
 };
 
 /// Keep-alives sent per lifetime of a registration.
-const KEEPS: u32 = 6;
+const KEEP_ALIVES_PER_LIFETIME: u32 = 6;
 /// Minimum time between two keep-alives.
 const SHORTEST: Duration = Duration::from_secs(5);
 /// Time after which an unanswered keep-alive is repeated, [`SOON`] times. The next wait is twice as long, and each
@@ -24,18 +24,18 @@ const SHORTEST: Duration = Duration::from_secs(5);
 const RETRY: Duration = Duration::from_millis(700);
 /// Number of unanswered keep-alives after which the relay counts as silent and is also dialled anew. An unnecessary
 /// handshake costs less than a registration that is lost without notice.
-const SOON: u32 = 3;
+const SILENT_AFTER: u32 = 3;
 /// Number of unanswered keep-alives after which the registration is lost: some 25 seconds.
-const TRIES: u32 = 12;
+const LOST_AFTER: u32 = 12;
 /// Maximum number of questions to the relay's second port.
 const SECOND_TRIES: u32 = 3;
 /// This many inner datagrams count as traffic. When traffic stops for [`RETRY`], the path to the relay may be broken,
 /// and a keep-alive tests it at once.
 const TRAFFIC: u32 = 16;
 /// Minimum lifetime of ids, so that a late datagram is still recognised.
-const SAME_IDS: Duration = Duration::from_secs(15);
+const MIN_EPOCH_LIFETIME: Duration = Duration::from_secs(15);
 /// Maximum number of remembered tags of peers that have connected to this client.
-const REACHED: usize = 256;
+const MAX_REACHED: usize = 256;
 
 /// The kind of a datagram from the relay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,7 +123,7 @@ pub struct RelayClient {
     /// Token that ends a reset in answer to ids of this epoch.
     reset: Option<[u8; TOKEN]>,
     /// Token that ends the relay's notification after it was killed and started again.
-    back: Option<[u8; TOKEN]>,
+    restart_token: Option<[u8; TOKEN]>,
     leaves: bool,
     second: Option<u16>,
     second_due: Option<Duration>,
@@ -161,7 +161,7 @@ impl RelayClient {
             unanswered: 0,
             token: [0; TOKEN],
             reset: None,
-            back: None,
+            restart_token: None,
             leaves: false,
             second: None,
             second_due: None,
@@ -188,7 +188,7 @@ impl RelayClient {
     /// [`RelayEvent::Lost`], renews it.
     #[must_use]
     pub fn request(&mut self) -> Vec<u8> {
-        self.back = Some(wire::back(&self.secret, self.epoch));
+        self.restart_token = Some(wire::restart_token(&self.secret, self.epoch));
         let register = Register {
             secret: self.secret.clone(),
             listens: self.listens,
@@ -261,7 +261,7 @@ impl RelayClient {
     }
 
     fn interval(&self) -> Duration {
-        let part = self.lifetime.checked_div(KEEPS).unwrap_or(SHORTEST);
+        let part = self.lifetime.checked_div(KEEP_ALIVES_PER_LIFETIME).unwrap_or(SHORTEST);
         part.max(SHORTEST)
     }
 
@@ -295,10 +295,12 @@ impl RelayClient {
             && !from_second
             && wire::is_reset(datagram, token)
         {
-            self.forgotten();
+            self.on_registration_lost();
             return DatagramKind::Control;
         }
-        if !from_second && self.back.take_if(|token| wire::is_reset(datagram, token)).is_some() {
+        if !from_second
+            && self.restart_token.take_if(|token| wire::is_reset(datagram, token)).is_some()
+        {
             // The answer to a keep-alive shows whether the relay has lost the registration. A forged notification costs
             // one keep-alive.
             self.refresh(now);
@@ -323,7 +325,7 @@ impl RelayClient {
         self.heard = now;
         self.traffic = self.traffic.saturating_add(1);
         if tag.is_of_relay() && !self.reached.contains(&tag) {
-            if self.reached.len() >= REACHED {
+            if self.reached.len() >= MAX_REACHED {
                 self.reached.pop_front();
             }
             self.reached.push_back(tag);
@@ -356,7 +358,7 @@ impl RelayClient {
             && answer.number == 0
             && self.state == RegistrationState::Registered
         {
-            return self.forgotten();
+            return self.on_registration_lost();
         }
         if asked && answer.flags & PROVE == 0 && answer.epoch == self.epoch {
             self.reset = Some(answer.token).filter(|token| *token != [0; TOKEN]);
@@ -376,7 +378,7 @@ impl RelayClient {
     }
 
     /// The relay has lost the registration. New ids make replays of its message ineffective.
-    fn forgotten(&mut self) {
+    fn on_registration_lost(&mut self) {
         self.epoch = self.epoch.wrapping_add(1);
         self.heads = IdEpoch::new(&self.secret, self.epoch);
         (self.before, self.after, self.reset) = (None, None, None);
@@ -418,7 +420,7 @@ impl RelayClient {
     }
 
     /// Ends the registration. One last datagram notifies the relay.
-    pub fn leave(&mut self, now: Duration) {
+    pub fn deregister(&mut self, now: Duration) {
         if self.state == RegistrationState::Registered {
             self.leaves = true;
             self.due = now;
@@ -439,7 +441,7 @@ impl RelayClient {
         if self.due > now {
             return None;
         }
-        let rotates = now >= self.rotated.saturating_add(SAME_IDS) && !self.leaves;
+        let rotates = now >= self.rotated.saturating_add(MIN_EPOCH_LIFETIME) && !self.leaves;
         let (next, _) = match self.after {
             Some(after) => after,
             None if rotates => {
@@ -450,7 +452,7 @@ impl RelayClient {
         };
         let datagram = self.keep_alive(next);
         self.token = [0; TOKEN];
-        let longer = self.unanswered.saturating_sub(SOON.saturating_sub(1)).min(2);
+        let longer = self.unanswered.saturating_sub(SILENT_AFTER.saturating_sub(1)).min(2);
         self.due = now.saturating_add(RETRY.saturating_mul(1 << longer));
         self.unanswered = self.unanswered.saturating_add(1);
         if self.leaves {
@@ -493,9 +495,9 @@ impl RelayClient {
             self.traffic = 0;
             self.due = self.due.min(now);
         }
-        if self.due <= now && self.unanswered >= TRIES {
+        if self.due <= now && self.unanswered >= LOST_AFTER {
             self.lost();
-        } else if self.due <= now && self.unanswered == SOON {
+        } else if self.due <= now && self.unanswered == SILENT_AFTER {
             self.events.push_back(RelayEvent::Silent);
         }
     }

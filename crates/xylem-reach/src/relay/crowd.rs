@@ -67,7 +67,7 @@ impl HostCounts {
     }
 
     /// The oldest item of the site that has most.
-    pub(super) fn greediest(&self) -> Option<u32> {
+    pub(super) fn oldest_of_largest_site(&self) -> Option<u32> {
         let (_, site) = self.most.last()?;
         self.sites.get(site)?.first().copied()
     }
@@ -81,16 +81,16 @@ mod tests {
     fn the_oldest_item_of_the_largest_site_is_found() {
         let mut crowd = HostCounts::default();
         let of = |text: &str| text.parse::<IpAddr>().expect("an address");
-        assert_eq!(crowd.greediest(), None);
+        assert_eq!(crowd.oldest_of_largest_site(), None);
         crowd.add(of("192.0.2.1"), 1);
         crowd.add(of("198.51.100.1"), 2);
         crowd.add(of("198.51.100.2"), 3);
-        assert_eq!(crowd.greediest(), Some(2));
+        assert_eq!(crowd.oldest_of_largest_site(), Some(2));
         assert_eq!((crowd.of_host(of("198.51.100.1")), crowd.of_site(of("198.51.100.9"))), (1, 2));
         crowd.remove(of("198.51.100.1"), 2);
         crowd.remove(of("198.51.100.1"), 2);
         crowd.add(of("192.0.2.1"), 4);
-        assert_eq!(crowd.greediest(), Some(1));
+        assert_eq!(crowd.oldest_of_largest_site(), Some(1));
         crowd.remove(of("192.0.2.1"), 1);
         crowd.remove(of("192.0.2.1"), 4);
         crowd.remove(of("198.51.100.2"), 3);

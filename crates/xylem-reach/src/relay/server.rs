@@ -31,7 +31,7 @@ const SWEEP: Duration = Duration::from_secs(5);
 /// Maximum number of queued control datagrams. Past it, none are made.
 const MAX_WAITING: usize = 1_024;
 /// Minimum time between demands for proof to a registration that sends from another address.
-const TOLD: Duration = Duration::from_millis(100);
+const PROOF_DEMAND_INTERVAL: Duration = Duration::from_millis(100);
 /// Rate at which a host's offences are forgotten, and the amount past which it is banned until enough are forgotten.
 const OFFENCES: Allowance = Allowance { per_second: 1, burst: Duration::from_secs(600) };
 /// Rate of resets to one host.
@@ -134,7 +134,7 @@ impl RelayServer {
     /// Lets clients learn at once that the relay has lost its state. Datagrams with unknown ids are answered
     /// ([`RelayServer::reset`]), and all clients are notified when the relay ends ([`RelayServer::end`]). `key`: a
     /// secret that is the same after a restart.
-    pub fn answer_forgotten(&mut self, key: [u8; 32]) {
+    pub fn enable_resets(&mut self, key: [u8; 32]) {
         self.reset_key = Some(key);
     }
 
@@ -144,7 +144,7 @@ impl RelayServer {
     }
 
     /// Addresses with this prefix are internal: none is reported to a client.
-    pub fn hide(&mut self, prefix: [u8; 6]) {
+    pub fn set_internal_prefix(&mut self, prefix: [u8; 6]) {
         self.config.hidden = Some(prefix);
     }
 
@@ -326,7 +326,7 @@ impl RelayServer {
         if port == RelayPort::Second {
             return None;
         }
-        if from != one.at && one.moving != Some(from) {
+        if from != one.at && one.unproven_address != Some(from) {
             self.demand_proof(now, from, slot, datagram.len());
             return None;
         }
@@ -374,18 +374,18 @@ impl RelayServer {
         }
         let Some(one) = self.registrations.get_mut(slot) else { return };
         one.number = keep.number;
-        one.heard = now;
+        one.last_keep_alive = now;
         let mut flags = 0;
         if port == RelayPort::First {
             let proven = constant_time_eq::constant_time_eq(&keep.token, &token);
             if from == one.at {
-                one.moving = None;
+                one.unproven_address = None;
             } else if proven {
-                (one.at, one.moving) = (from, None);
+                (one.at, one.unproven_address) = (from, None);
                 self.registrations.moved(slot, (!hidden).then(|| from.ip()));
             } else {
                 // The client proves the new address by returning the token. Until then its datagrams go to the old one.
-                one.moving = Some(from);
+                one.unproven_address = Some(from);
                 flags = PROVE;
             }
             self.registrations.rotate(slot, keep.epoch);
@@ -393,7 +393,7 @@ impl RelayServer {
         let second = port == RelayPort::Second;
         let token = match flags & PROVE {
             0 if second || hidden => [0; TOKEN],
-            0 => self.reset_token(self.registrations.get(slot).map(|one| one.sends_with()), from),
+            0 => self.reset_token(self.registrations.get(slot).map(|one| one.current_id()), from),
             _ => token,
         };
         let (number, epoch) = (keep.number, keep.epoch);
@@ -413,10 +413,10 @@ impl RelayServer {
         len: usize,
     ) {
         let Some(one) = self.registrations.get_mut(slot) else { return };
-        if len < SHORTEST || now < one.told.saturating_add(TOLD) {
+        if len < SHORTEST || now < one.last_proof_demand.saturating_add(PROOF_DEMAND_INTERVAL) {
             return;
         }
-        one.told = now;
+        one.last_proof_demand = now;
         let (keys, epoch, serial) = (KeepAliveKeys::new(&one.secret), one.epoch, one.serial);
         let token = self.token(serial, from);
         let observed = self.observed(from);
@@ -471,11 +471,11 @@ impl RelayServer {
             return;
         }
         self.metrics.resets = self.metrics.resets.saturating_add(1);
-        self.say(from, self.reset_token(Some(id), from));
+        self.send_token(from, self.reset_token(Some(id), from));
     }
 
     /// Sends random bytes and a token that only its receiver recognises.
-    fn say(&mut self, to: SocketAddr, token: [u8; TOKEN]) {
+    fn send_token(&mut self, to: SocketAddr, token: [u8; TOKEN]) {
         self.resets = self.resets.wrapping_add(1);
         let mut random = [0; 64];
         let seed = keyed_hash(&self.key, &[&b"reset"[..], &self.resets.to_be_bytes()].concat());
@@ -490,7 +490,7 @@ impl RelayServer {
     #[must_use]
     pub fn clients(&self) -> Vec<u8> {
         let plain = self.registrations.all().filter(|one| !self.is_hidden(one.at));
-        plain.flat_map(waking::kept).collect()
+        plain.flat_map(waking::encode_client).collect()
     }
 
     /// Incremented whenever [`RelayServer::clients`] changes.
@@ -501,12 +501,12 @@ impl RelayServer {
 
     /// Notifies the stored clients of a relay that was killed. Each sends a keep-alive at once and learns that it has
     /// to register again. `clients` may hold arbitrary bytes.
-    pub fn wake(&mut self, now: Duration, clients: &[u8]) {
+    pub fn notify_clients(&mut self, now: Duration, clients: &[u8]) {
         self.waking = RestartNotices::new(now, clients, self.config.registrations);
     }
 
     /// Notifies all clients that the relay ends.
-    pub fn end(&mut self) {
+    pub fn notify_end(&mut self) {
         if self.reset_key.is_none() {
             return;
         }
@@ -533,13 +533,13 @@ impl RelayServer {
     /// Handles due timers.
     pub fn handle_timeout(&mut self, now: Duration) {
         for (to, token) in self.waking.due(now) {
-            self.say(to, token);
+            self.send_token(to, token);
         }
         if now < self.sweep {
             return;
         }
         self.sweep = now.saturating_add(SWEEP);
-        for slot in self.registrations.over(now, self.config.lifetime) {
+        for slot in self.registrations.expired(now, self.config.lifetime) {
             self.metrics.expired = self.metrics.expired.saturating_add(1);
             self.remove(slot);
         }

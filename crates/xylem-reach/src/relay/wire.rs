@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 pub use datagram::HEADER;
 pub(super) use datagram::{
     DatagramHead, DatagramId, ENDS, IdEpoch, KeepAlive, KeepAliveKeys, LEAVES, PADDING, PROVE,
-    SHORTEST, TOKEN, back, is_reset, open, padding_of, reset, seal,
+    SHORTEST, TOKEN, is_reset, open, padding_of, reset, restart_token, seal,
 };
 
 /// Maximum number of publishers that one registration may name.

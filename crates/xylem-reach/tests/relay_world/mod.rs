@@ -238,14 +238,14 @@ impl World {
 
     pub(crate) fn leave(&mut self, client: usize) {
         let now = self.now();
-        self.members[client].client.leave(now);
+        self.members[client].client.deregister(now);
         self.settle();
     }
 
     pub(crate) fn restart_relay(&mut self) {
         self.relay = RelayServer::new(self.config.clone(), [2; 32]);
         if self.answers {
-            self.relay.answer_forgotten([3; 32]);
+            self.relay.enable_resets([3; 32]);
         }
     }
 
@@ -253,19 +253,19 @@ impl World {
     pub(crate) fn kill_relay(&mut self) {
         let kept = self.relay.clients();
         self.restart_relay();
-        self.relay.wake(self.now(), &kept);
+        self.relay.notify_clients(self.now(), &kept);
         self.settle();
     }
 
     /// The relay answers unknown ids with resets, now and after a restart.
     pub(crate) fn answer_forgotten(&mut self) {
         self.answers = true;
-        self.relay.answer_forgotten([3; 32]);
+        self.relay.enable_resets([3; 32]);
     }
 
     /// Ends the relay in good order. Nothing runs there afterwards.
     pub(crate) fn end_relay(&mut self) {
-        self.relay.end();
+        self.relay.notify_end();
         self.settle();
         self.restart_relay();
     }

@@ -10,7 +10,7 @@ use xylem_carriers::{
     CarrierCodec, CarrierRead, CarrierStream, CarrierWebSocket, ClientOpening, ServerOpening,
     WebSocketOpening,
 };
-use xylem_carriers::{ask, ask_on, doh};
+use xylem_carriers::{ask, continue_asking, doh};
 use xylem_link::LinkId;
 use xylem_mgmt::Carrier;
 
@@ -131,7 +131,7 @@ impl CarrierConnection {
                     }
                     self.opened(*pipe, role)?
                 }
-                CarrierStage::Asking(asking) => match ask_on(*asking)? {
+                CarrierStage::Asking(asking) => match continue_asking(*asking)? {
                     WebSocketOpening::Open(socket) => CarrierStage::WebSocket(socket),
                     WebSocketOpening::Waits(asking) => {
                         self.stage = CarrierStage::Asking(asking);
@@ -140,7 +140,7 @@ impl CarrierConnection {
                 },
                 CarrierStage::Greeting(greeting) => {
                     let before = greeting.refused();
-                    match greeting.go_on()? {
+                    match greeting.advance()? {
                         WebSocketOpening::Open(socket) => CarrierStage::WebSocket(socket),
                         WebSocketOpening::Waits(greeting) => {
                             let refused = greeting.refused() - before;
@@ -216,9 +216,9 @@ impl CarrierConnection {
     }
 
     /// Signals to the other end that nothing follows.
-    pub(super) fn say_goodbye(&mut self) {
+    pub(super) fn send_close(&mut self) {
         if let Some(pipe) = self.pipe() {
-            pipe.say_goodbye();
+            pipe.send_close();
         }
     }
 

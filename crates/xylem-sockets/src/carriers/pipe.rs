@@ -87,7 +87,7 @@ impl Pipe {
     }
 
     /// Signals that nothing follows, as far as the socket accepts that.
-    pub(super) fn say_goodbye(&mut self) {
+    pub(super) fn send_close(&mut self) {
         if let Some(session) = &mut self.session {
             session.send_close_notify();
         }

@@ -208,7 +208,7 @@ fn synthetic_addresses_are_distinguished_from_others() {
     let _socket = std::net::TcpStream::connect(door.address()).expect("it listens");
     let id = door.accept(Carrier::WebSocket);
     let address = door.carriers.address(id);
-    assert!(door.carriers.made_up(address));
+    assert!(door.carriers.is_synthetic(address));
     assert_eq!(door.carriers.of_address(address), Some(id));
     let next = door.carriers.next_id();
     let gone = door.carriers.address(next);
@@ -217,7 +217,7 @@ fn synthetic_addresses_are_distinguished_from_others() {
     assert_eq!(door.carriers.of_address(other_subnet), None);
     for other in ["127.0.0.1:1", "[fd02:101:101::1]:1", "[::1]:1"] {
         let other = other.parse().expect("is an address");
-        assert!(!door.carriers.made_up(other), "{other}");
+        assert!(!door.carriers.is_synthetic(other), "{other}");
         assert_eq!(door.carriers.of_address(other), None, "{other}");
     }
 }

@@ -35,10 +35,10 @@ use ring::{REGION_LEN, Ring, RingReader, RingWriter};
 /// Bytes sent with the descriptor: they identify the protocol and the memory layout.
 const HELLO: [u8; 8] = *b"xring\0\0\x01";
 /// How long the listening end may take to hand over the memory; after that the connecting end uses the plain socket.
-const PATIENCE: Duration = Duration::from_secs(2);
+const HANDOVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Most wake-ups that may wait to be read. An honest end sends one at a time, each after this end has gone to sleep.
 /// Even if none is read meanwhile, a socket's buffer holds fewer of them.
-const MAX_WAKINGS: usize = 1024;
+const MAX_WAKE_UPS: usize = 1024;
 /// Most times that one read checks for more data: the other end controls when it comes.
 const MAX_ROUNDS: usize = 16;
 
@@ -57,7 +57,7 @@ pub struct SharedStream {
     writer: RingWriter,
     closed: bool,
     /// The last read reached its limit of checks and may have left data.
-    more: bool,
+    reached_limit: bool,
     /// Called when the reader's mark has been set.
     #[cfg(test)]
     marked: Option<Box<dyn FnMut() + Send>>,
@@ -92,7 +92,7 @@ impl SharedStream {
             return Err(io::ErrorKind::PermissionDenied.into());
         }
         let stream = StdStream::connect(path)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(HANDOVER_TIMEOUT))?;
         let file = received(&stream)?;
         let seals = fcntl_get_seals(&file)?;
         let file = File::from(file);
@@ -118,7 +118,7 @@ impl SharedStream {
             reader,
             writer,
             closed: false,
-            more: false,
+            reached_limit: false,
             #[cfg(test)]
             marked: None,
         })
@@ -133,7 +133,7 @@ impl SharedStream {
     /// limit.
     #[must_use]
     pub fn ended(&self) -> bool {
-        self.closed || self.more
+        self.closed || self.reached_limit
     }
 
     /// Reads like a stream that does not block: `Ok(0)` at the end. After a read that was shorter than asked, or
@@ -144,7 +144,7 @@ impl SharedStream {
     /// socket.
     pub fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let (mut filled, mut wakings) = (0, 0);
-        self.more = true;
+        self.reached_limit = true;
         for _ in 0..MAX_ROUNDS {
             filled += self.reader.read(&mut into[filled..])?;
             if filled == into.len() {
@@ -154,13 +154,13 @@ impl SharedStream {
             #[cfg(test)]
             self.marked.iter_mut().for_each(|then| then());
             // This comes before the next check of the ring: the other end writes to the ring before it wakes this one.
-            let woken = self.take_wakings(&mut wakings)?;
+            let woken = self.take_wake_ups(&mut wakings)?;
             let more = self.reader.read(&mut into[filled..])?;
             filled += more;
             // A wake-up clears the mark, even if its bytes were read before the mark was set. The mark then has to be
             // set again.
             if more == 0 && !woken {
-                self.more = false;
+                self.reached_limit = false;
                 break;
             }
         }
@@ -170,7 +170,7 @@ impl SharedStream {
         match filled {
             0 if into.is_empty() || self.closed => Ok(0),
             // An honest end wakes this one only with data.
-            0 if self.more => Err(io::ErrorKind::InvalidData.into()),
+            0 if self.reached_limit => Err(io::ErrorKind::InvalidData.into()),
             0 => Err(io::ErrorKind::WouldBlock.into()),
             filled => Ok(filled),
         }
@@ -220,8 +220,8 @@ impl SharedStream {
     }
 
     /// Returns whether there was any; `wakings` counts them.
-    fn take_wakings(&mut self, wakings: &mut usize) -> io::Result<bool> {
-        let (mut room, before) = ([0; MAX_WAKINGS], *wakings);
+    fn take_wake_ups(&mut self, wakings: &mut usize) -> io::Result<bool> {
+        let (mut room, before) = ([0; MAX_WAKE_UPS], *wakings);
         while !self.closed {
             match self.socket.read(&mut room) {
                 Ok(0) => self.closed = true,
@@ -232,7 +232,7 @@ impl SharedStream {
                 Err(e) if e.kind() == io::ErrorKind::ConnectionReset => self.closed = true,
                 Err(e) => return Err(e),
             }
-            if *wakings >= MAX_WAKINGS {
+            if *wakings >= MAX_WAKE_UPS {
                 return Err(io::ErrorKind::InvalidData.into());
             }
         }

@@ -157,9 +157,9 @@ fn a_reader_that_never_reads_gets_one_ring() {
 #[test]
 fn endless_wake_ups_are_an_error() {
     let (mut a, mut b) = pair();
-    b.socket().write_all(&[0; MAX_WAKINGS - 1]).unwrap();
+    b.socket().write_all(&[0; MAX_WAKE_UPS - 1]).unwrap();
     assert_eq!(kind(a.read(&mut [0; 10])), Some(io::ErrorKind::WouldBlock));
-    b.socket().write_all(&[0; MAX_WAKINGS]).unwrap();
+    b.socket().write_all(&[0; MAX_WAKE_UPS]).unwrap();
     assert_eq!(kind(a.read(&mut [0; 10])), Some(io::ErrorKind::InvalidData));
 }
 

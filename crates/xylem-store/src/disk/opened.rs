@@ -41,7 +41,7 @@ impl InotifyWatch {
 }
 
 impl FileWatch for InotifyWatch {
-    fn noticed(&self) -> bool {
+    fn was_accessed(&self) -> bool {
         // If the query fails, assume that there were events.
         self.events.as_ref().and_then(|events| ioctl_fionread(events).ok()) != Some(0)
     }
@@ -82,20 +82,20 @@ mod tests {
         for (n, path) in paths.iter().enumerate() {
             let file = new(path);
             let watch = InotifyWatch::of(&file).unwrap();
-            assert!(!watch.noticed());
+            assert!(!watch.was_accessed());
             // Events of an earlier file do not affect this one.
             if let Some(before) = before {
                 drop(File::open(before).unwrap());
-                assert!(!watch.noticed());
+                assert!(!watch.was_accessed());
             }
             if n % 3 > 0 {
                 drop(File::open(path).unwrap());
-                assert!(watch.noticed());
+                assert!(watch.was_accessed());
             }
             if n % 4 == 3 {
                 std::fs::remove_file(path).unwrap();
                 drop(file);
-                assert!(watch.noticed());
+                assert!(watch.was_accessed());
                 before = None;
             } else {
                 before = Some(path);
@@ -114,7 +114,7 @@ mod tests {
                 files.iter().map(|file| InotifyWatch::of(file).unwrap()).collect();
             drop(File::open(&paths[4]).unwrap());
             for (n, watch) in watches.iter().enumerate() {
-                assert_eq!(watch.noticed(), n == 4);
+                assert_eq!(watch.was_accessed(), n == 4);
             }
             paths.iter().for_each(|path| std::fs::remove_file(path).unwrap());
         }

@@ -199,7 +199,7 @@ impl Medium for DiskMedium {
         Ok(sys::utimensat(self.at(), path, &to_times(mtime), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    fn room(&self, path: &Path) -> io::Result<Option<u64>> {
+    fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
         let disk = match &self.dir {
             Some(dir) if path == Path::new(".") => sys::fstatvfs(dir)?,
             _ => sys::statvfs(path)?,
@@ -223,7 +223,7 @@ impl Medium for DiskMedium {
 struct DiskFile(File);
 
 /// After this many bytes of data, look for a hole again.
-const LOOK_AGAIN: u64 = 1 << 20;
+const FIND_HOLE_EVERY: u64 = 1 << 20;
 
 impl MediumFile for DiskFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -231,7 +231,7 @@ impl MediumFile for DiskFile {
     }
 
     #[cfg(target_os = "linux")]
-    fn read_at_hand(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn read_at_no_wait(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         use rustix::io::{Errno, ReadWriteFlags, preadv2};
         let whole = &mut [io::IoSliceMut::new(buf)];
         match preadv2(&self.0, whole, offset, ReadWriteFlags::NOWAIT) {
@@ -274,7 +274,7 @@ impl MediumFile for DiskFile {
             Err(e) => return Err(e.into()),
         };
         // Do not query the end of the data: some file systems look at every page up to the next hole, in each call.
-        Ok(Some(start..start.saturating_add(LOOK_AGAIN)))
+        Ok(Some(start..start.saturating_add(FIND_HOLE_EVERY)))
     }
 
     fn metadata(&self) -> io::Result<Meta> {

@@ -38,7 +38,7 @@ impl Partial {
     }
 
     /// Marks a segment as missing, so that it may be put again: its stored bytes are wrong, or there are none.
-    pub fn forget(&mut self, segment: SegmentIndex) {
+    pub fn mark_missing(&mut self, segment: SegmentIndex) {
         self.have.remove(segment.0);
     }
 }

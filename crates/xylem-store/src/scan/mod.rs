@@ -116,7 +116,7 @@ impl RegionScan {
     /// Nodes that are wrong or missing in the outboard, as runs: first slot (of this file's outboard) and the proven
     /// values, 32 bytes each.
     #[must_use]
-    pub fn mend(&self) -> &[(u64, Vec<u8>)] {
+    pub fn repairs(&self) -> &[(u64, Vec<u8>)] {
         &self.mend
     }
 
@@ -284,7 +284,7 @@ impl Scan {
 
     /// Nodes above the regions that are proven and wrong or missing in the outboard: slot, value.
     #[must_use]
-    pub fn upper_mend(&self) -> &[(u64, NodeValue)] {
+    pub fn upper_repairs(&self) -> &[(u64, NodeValue)] {
         &self.upper_mend
     }
 

@@ -56,7 +56,7 @@ impl StagingFolders {
     }
 
     /// From now on existing entries may be those of an earlier run.
-    pub(super) fn take_up(&mut self) {
+    pub(super) fn mark_resumed(&mut self) {
         self.close();
         self.resumed = true;
     }
@@ -109,7 +109,7 @@ impl StagingFolders {
 
     /// The entry under a path, as it is: its directory and metadata; `None` if there is none. A name that the file
     /// system identifies with another one is a collision.
-    pub(super) fn look<'p>(
+    pub(super) fn entry<'p>(
         &mut self,
         path: &'p [u8],
     ) -> Result<Option<FolderEntry<'p>>, StoreError> {
@@ -157,11 +157,11 @@ impl StagingFolders {
         // search permission.
         if let Some(mtime) = attributes.mtime {
             let set = dir.set_mtime(here, mtime).map_err(|e| self.error("set the time", path, e));
-            unset.note(set)?;
+            unset.record_refused(set)?;
         }
         if let Some(mode) = attributes.mode {
             let set = dir.set_mode(here, mode & 0o777);
-            unset.note(set.map_err(|e| self.error("set the mode", path, e)))?;
+            unset.record_refused(set.map_err(|e| self.error("set the mode", path, e)))?;
         }
         if durability == Durability::Device {
             dir.sync_dir(here).map_err(|e| self.error("flush to the device", path, e))?;

@@ -91,7 +91,7 @@ impl Staging {
             let got = out.metadata()?.mode & 0o777;
             self.kept_bits |= got & mode;
             if got != mode {
-                self.unset.note(out.set_mode(mode))?;
+                self.unset.record_refused(out.set_mode(mode))?;
             }
         }
         apply(&out, &Attributes { mode: None, mtime: attributes.mtime }, &mut self.unset)?;

@@ -86,8 +86,8 @@ impl MergeTarget {
     ///
     /// # Errors
     /// [`StoreError::Collision`] if the file system identifies the name with another one; the medium's.
-    pub fn look(&mut self, path: &[u8]) -> Result<Option<Meta>, StoreError> {
-        Ok(self.folders.look(path)?.map(|seen| seen.meta))
+    pub fn metadata(&mut self, path: &[u8]) -> Result<Option<Meta>, StoreError> {
+        Ok(self.folders.entry(path)?.map(|seen| seen.meta))
     }
 
     /// Whether a file is on another file system than the directory itself.
@@ -101,7 +101,7 @@ impl MergeTarget {
     /// # Errors
     /// The medium's.
     pub fn open_file(&mut self, path: &[u8]) -> Result<FileRef, StoreError> {
-        let seen = self.folders.look(path)?;
+        let seen = self.folders.entry(path)?;
         let full = self.folders.full(path);
         let Some(FolderEntry { dir, name, .. }) = seen else {
             return Err(StoreError::NotFound { path: full });
@@ -144,7 +144,7 @@ impl MergeTarget {
     ///
     /// # Errors
     /// The medium's.
-    pub fn begin(&mut self) -> Result<(), StoreError> {
+    pub fn start_changes(&mut self) -> Result<(), StoreError> {
         self.folders.close();
         let (top, here) = (self.folders.top(), Path::new("."));
         let error = |doing, e| StoreError::from_io(doing, self.folders.path(), None, e);
@@ -160,7 +160,7 @@ impl MergeTarget {
     /// # Errors
     /// The medium's.
     pub fn remove(&mut self, path: &[u8], kind: FileKind) -> Result<(), StoreError> {
-        let Some(FolderEntry { dir, name, .. }) = self.folders.look(path)? else { return Ok(()) };
+        let Some(FolderEntry { dir, name, .. }) = self.folders.entry(path)? else { return Ok(()) };
         let remove = || match kind {
             FileKind::Directory => dir.remove_dir(name),
             _ => dir.remove_file(name),
@@ -183,7 +183,7 @@ impl MergeTarget {
     /// # Errors
     /// The medium's.
     pub fn directory(&mut self, path: &[u8]) -> Result<(), StoreError> {
-        if let Some(FolderEntry { dir, name, meta }) = self.folders.look(path)? {
+        if let Some(FolderEntry { dir, name, meta }) = self.folders.entry(path)? {
             if meta.kind == FileKind::Directory {
                 return Ok(());
             }
@@ -226,7 +226,7 @@ impl MergeTarget {
     }
 
     /// Moves `name` of `from` to its place, replacing a file, a link or an empty directory.
-    fn take(&mut self, from: &dyn Medium, name: &Path, path: &[u8]) -> Result<(), StoreError> {
+    fn move_in(&mut self, from: &dyn Medium, name: &Path, path: &[u8]) -> Result<(), StoreError> {
         let (dir, new) = self.folders.parent(path)?;
         let there = dir.metadata(new).map(|meta| meta.kind);
         if matches!(there, Ok(FileKind::Directory)) {
@@ -328,7 +328,7 @@ impl Staging {
     /// [`StoreError::Unsafe`] if a non-empty directory is in its place; the medium's.
     pub fn move_file(&mut self, target: &mut MergeTarget, path: &[u8]) -> Result<(), StoreError> {
         let (from, name) = self.folders.parent(path)?;
-        target.take(&*from, name, path)
+        target.move_in(&*from, name, path)
     }
 
     /// Gives the file `first`, which is in its place, the second name `copy.path`. If the file system has no such
@@ -343,11 +343,11 @@ impl Staging {
         first: &[u8],
         attributes: &Attributes,
     ) -> Result<bool, StoreError> {
-        let Some(old) = target.folders.look(first)? else {
+        let Some(old) = target.folders.entry(first)? else {
             return Err(StoreError::NotFound { path: target.folders.full(first) });
         };
         require_regular(&target.folders.full(first), &old.meta)?;
-        if let Some(there) = target.folders.look(copy.path)?
+        if let Some(there) = target.folders.entry(copy.path)?
             && (there.meta.ino, there.meta.dev) == (old.meta.ino, old.meta.dev)
             && old.meta.ino != 0
         {
@@ -362,7 +362,7 @@ impl Staging {
         }
         use io::ErrorKind::{CrossesDevices, PermissionDenied, TooManyLinks, Unsupported};
         match old.dir.hard_link(old.name, &*top, next) {
-            Ok(()) => target.take(&*top, next, copy.path).map(|()| true),
+            Ok(()) => target.move_in(&*top, next, copy.path).map(|()| true),
             Err(e)
                 if matches!(
                     e.kind(),
@@ -388,7 +388,7 @@ impl Staging {
         says: &[u8],
     ) -> Result<(), StoreError> {
         let says = os_path(says).ok_or_else(|| self.folders.bad_path(path))?;
-        if let Some(there) = target.folders.look(path)?
+        if let Some(there) = target.folders.entry(path)?
             && there.meta.kind == FileKind::Symlink
             && there.dir.read_link(there.name).is_ok_and(|is| is == says)
         {
@@ -397,7 +397,7 @@ impl Staging {
         let (top, next) = (self.folders.top(), Path::new(NEXT));
         let _ = top.remove_file(next);
         top.symlink(says, next).map_err(|e| self.folders.error("create the link", path, e))?;
-        target.take(&*top, next, path)
+        target.move_in(&*top, next, path)
     }
 
     /// When everything is in its place: removes the staging directory, and moves the outboards among the finished ones

@@ -138,7 +138,7 @@ fn a_damaged_record_keeps_all_parts() {
     medium.write(&name, &bytes).unwrap();
     let (done, _) = collect(&store, &how());
     assert_eq!((done.damaged_records, done.parts), (1, 0));
-    assert_eq!(store.oddities().unwrap().len(), 1);
+    assert_eq!(store.unexplained_names().unwrap().len(), 1);
     assert!(!store.remove_damaged_record(Path::new("/here")).unwrap());
     assert!(store.remove_damaged_record(&name).unwrap());
     assert_eq!(collect(&store, &how()).0.parts, 4);

@@ -81,7 +81,7 @@ fn two_threads_hash_one_file() {
         for _ in 0..2 {
             scope.spawn(|| {
                 let (reader, mut buffer) = (reader.another(), Vec::new());
-                for i in std::iter::from_fn(|| runs.take()).flatten() {
+                for i in std::iter::from_fn(|| runs.next_run()).flatten() {
                     let region = reader.read_and_hash(i, &mut buffer).unwrap();
                     done.lock().unwrap().insert(i, region);
                 }

@@ -62,7 +62,7 @@ fn scrub(medium: &FaultMedium, source: &Source, with_tree: bool) -> Found {
         scan.prove_from(&tops).unwrap();
     }
     let mut found = Found::default();
-    for (slot, value) in scan.upper_mend() {
+    for (slot, value) in scan.upper_repairs() {
         found.mend.push((*slot, value.0.to_vec()));
     }
     for region in 0..scan.region_count() {
@@ -71,7 +71,7 @@ fn scrub(medium: &FaultMedium, source: &Source, with_tree: bool) -> Found {
         found.right.extend(all(region.right()));
         found.unreadable.extend(all(region.unreadable()));
         found.unproven.extend(all(region.unproven()));
-        for (slot, nodes) in region.mend() {
+        for (slot, nodes) in region.repairs() {
             let each = nodes.chunks(NODE_LEN).enumerate();
             found.mend.extend(each.map(|(i, node)| (slot + i as u64, node.to_vec())));
         }

@@ -479,8 +479,8 @@ fn attributes_that_cannot_be_set_cost_no_content() {
     let mut staging = two_files(&store, b"small", b"large").unwrap();
     staging.finish_directory(b"", &Attributes { mode: Some(0o700), mtime: Some(time(1)) }).unwrap();
     let unset = staging.take_unset();
-    assert_eq!(unset.told.len(), 3, "a time, and mode and time of the directory: {unset:?}");
-    assert!(staging.take_unset().told.is_empty(), "told once");
+    assert_eq!(unset.errors.len(), 3, "a time, and mode and time of the directory: {unset:?}");
+    assert!(staging.take_unset().errors.is_empty(), "told once");
     staging.finish_as(Path::new("/two"), OverwritePolicy::Never).unwrap();
     assert_eq!(medium.read(Path::new("/two/small")).unwrap().len(), 4_000);
     assert_eq!(medium.read(Path::new("/two/large")).unwrap().len(), 300_000);

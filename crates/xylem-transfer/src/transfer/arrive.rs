@@ -347,7 +347,7 @@ impl Transfer {
         self.events.push_back(TransferEvent::Segment { object, segment });
         self.patience.on_progress(now);
         self.peers.forget_avoided(wanted.into());
-        match (after, &mut self.due) {
+        match (after, &mut self.nodes_due) {
             (AfterSegment::Nothing, _) => {}
             // All segments that were proven together are reported before the nodes that prove them.
             (AfterSegment::Report, Some(due)) if due.contains(&object) => {}

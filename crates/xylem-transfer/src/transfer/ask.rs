@@ -24,11 +24,11 @@ const MANIFEST_COPIES: usize = 4;
 /// Number of unread events from which nothing more is asked for.
 const MAX_EVENTS: usize = 4_096;
 /// How long no new search is made for a partial peer for which nothing was found, if nothing changed.
-const STARVED_FOR: Duration = Duration::from_millis(50);
+const EMPTY_SEARCH_BACKOFF: Duration = Duration::from_millis(50);
 /// InterestLifetime in milliseconds: how long a forwarder keeps the path back open.
 const LIFETIME_MS: u64 = 4_000;
 /// Bytes that a segment's packet carries besides its content: names, proof, and headers.
-const AROUND_CONTENT: u64 = 512;
+const SEGMENT_OVERHEAD_BYTES: u64 = 512;
 
 impl Transfer {
     /// Writes the next Interest into `packet`, replacing its contents, and returns the peer to send it to. `None`:
@@ -36,7 +36,7 @@ impl Transfer {
     pub fn poll_transmit(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<PeerId> {
         // The caller asks only after it has handed in all packets that arrived together.
         self.peers.iter_mut().for_each(|peer| peer.flow_mut().end_acks(now));
-        if let Some(peer) = self.ask_what_is_there(now, packet) {
+        if let Some(peer) = self.write_availability_query(now, packet) {
             return Some(peer);
         }
         if self.is_held_back() || self.events.len() >= MAX_EVENTS || !self.rate_limit.is_ready(now)
@@ -49,7 +49,7 @@ impl Transfer {
             let p = self.peers.current();
             if let Some((key, copied)) = self.next_for(now, p) {
                 let content = self.content_of(key);
-                let bytes = content.map_or(DATA_BYTES, |n| n + AROUND_CONTENT);
+                let bytes = content.map_or(DATA_BYTES, |n| n + SEGMENT_OVERHEAD_BYTES);
                 self.peers[p].on_sent(now, key, copied, bytes);
                 self.peers.on_asked(bytes);
                 self.progress.interests += 1;
@@ -85,7 +85,7 @@ impl Transfer {
         let name = naming::encode(self.spec.prefix.as_ref(), request);
         packet.clear();
         InterestBuilder::new(name.as_ref())
-            .nonce((self.chance.next_u64() as u32).to_be_bytes())
+            .nonce((self.rng.next_u64() as u32).to_be_bytes())
             .lifetime_ms(LIFETIME_MS)
             .must_be_fresh(fresh)
             .encode(packet)
@@ -93,10 +93,10 @@ impl Transfer {
     }
 
     /// Asks one peer which segments it has, if a question is due.
-    fn ask_what_is_there(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<PeerId> {
+    fn write_availability_query(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<PeerId> {
         self.next_question().filter(|at| *at <= now)?;
-        let nonce = self.chance.next_u64().to_be_bytes();
-        let id = self.peers.ask_what_is_there(now, nonce);
+        let nonce = self.rng.next_u64().to_be_bytes();
+        let id = self.peers.next_availability_query(now, nonce);
         self.write_interest(&PublicationRequest::Have { nonce }, false, packet);
         id
     }
@@ -134,13 +134,13 @@ impl Transfer {
     fn work_for(&mut self, now: Duration, p: usize) -> Option<ItemKey> {
         let supply = self.peers.version() + self.objects.version();
         let has_part = self.peers[p].has_part();
-        if has_part && self.peers[p].is_search_useless(now, supply) {
+        if has_part && self.peers[p].would_search_be_empty(now, supply) {
             return None;
         }
         let key = self.search(now, p);
         match key {
             Some(key) => self.objects.on_asked(key),
-            None if has_part => self.peers.on_useless_search(p, now + STARVED_FOR, supply),
+            None if has_part => self.peers.on_empty_search(p, now + EMPTY_SEARCH_BACKOFF, supply),
             None => {}
         }
         key
@@ -161,7 +161,7 @@ impl Transfer {
         if let Some(key) = self.peers[p].block().and_then(of_block) {
             return Some(key);
         }
-        let block = self.objects.rare_block(asker, &mut self.chance);
+        let block = self.objects.rare_block(asker, &mut self.rng);
         let key = block.and_then(|block| self.objects.next_of_block(asker, block, room));
         self.peers[p].set_block(block);
         key
@@ -182,7 +182,7 @@ impl Transfer {
                 Some(rtt) if !theirs.is_silent() && at_the_end => {
                     sent_at + rtt > mine || sent_at + rtt < now
                 }
-                Some(_) if !theirs.is_silent() => sent_at + theirs.patience() < now,
+                Some(_) if !theirs.is_silent() => sent_at + theirs.overdue_after() < now,
                 _ => true,
             };
             if !is_late || !self.objects.has(self.peers.asker(now, p), key) {

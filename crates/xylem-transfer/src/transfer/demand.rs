@@ -56,8 +56,8 @@ impl Transfer {
     }
 
     /// Drops the wanted segments of an open object that no peer is asked for.
-    pub fn want_no_more(&mut self, id: ObjectId) {
-        self.objects.want_only_what_is_asked_for(id);
+    pub fn drop_unasked(&mut self, id: ObjectId) {
+        self.objects.drop_unasked(id);
     }
 
     /// Checks whether one more object may be added.

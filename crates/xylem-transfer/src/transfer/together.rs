@@ -28,7 +28,7 @@ impl Transfer {
             0 | 1 => Vec::new(),
             _ => self.objects.prove(unproven.iter().map(|u| &u.arrived)),
         };
-        self.due = (!outcomes.is_empty()).then(Vec::new);
+        self.nodes_due = (!outcomes.is_empty()).then(Vec::new);
         let mut outcomes = outcomes.into_iter();
         for QueuedSegment { answer, arrived } in unproven.drain(..) {
             let outcome = outcomes.next().flatten();
@@ -40,7 +40,7 @@ impl Transfer {
             self.find_lost(p, now);
         }
         self.unproven = unproven; // keeps its allocation
-        for object in self.due.take().unwrap_or_default() {
+        for object in self.nodes_due.take().unwrap_or_default() {
             self.report_nodes(object);
         }
     }

@@ -14,7 +14,7 @@ use super::model::{ConstraintOption, Function, PatternEdge, SchemaOperand};
 pub const MAX_STEPS: u32 = 1 << 14;
 
 /// Maximum number of rules listed in a refusal.
-const NAMED: usize = 8;
+const MAX_RULES_LISTED: usize = 8;
 
 /// A check that passed, with its rules.
 #[derive(Debug, Clone, Copy)]
@@ -122,7 +122,7 @@ impl Schema {
         let ended = self.walk(packet, &mut SchemaWalk::new(), &mut |node, walk| {
             let (rule, of_node) = (self.model.rule(node), &self.model.nodes[node as usize]);
             if of_node.signers.is_empty() {
-                if !of_node.rules.is_empty() && unsigned.len() < NAMED {
+                if !of_node.rules.is_empty() && unsigned.len() < MAX_RULES_LISTED {
                     unsigned.push(rule);
                 }
                 return Some(false);
@@ -143,7 +143,7 @@ impl Schema {
                     return Some(true);
                 }
                 let named = !self.model.nodes[key_node as usize].rules.is_empty();
-                if named && found.len() < NAMED && !found.contains(&key) {
+                if named && found.len() < MAX_RULES_LISTED && !found.contains(&key) {
                     found.push(key);
                 }
                 Some(false)
@@ -152,7 +152,7 @@ impl Schema {
             let mut wanted: Vec<String> = Vec::new();
             for signer in &of_node.signers {
                 let signer = self.model.rule(*signer);
-                if wanted.len() < NAMED && !wanted.contains(&signer) {
+                if wanted.len() < MAX_RULES_LISTED && !wanted.contains(&signer) {
                     wanted.push(signer);
                 }
             }
@@ -183,10 +183,10 @@ impl Schema {
         if name.is_empty() {
             return Some(false);
         }
-        self.from(self.model.start, name, walk, found)
+        self.walk_from(self.model.start, name, walk, found)
     }
 
-    fn from<'n>(
+    fn walk_from<'n>(
         &self,
         at: u32,
         name: &[&'n [u8]],
@@ -199,7 +199,7 @@ impl Schema {
         };
         let node = &self.model.nodes[at as usize];
         if let Ok(i) = node.values.binary_search_by(|edge| (*edge.value).cmp(component))
-            && self.from(node.values[i].to, rest, walk, found)?
+            && self.walk_from(node.values[i].to, rest, walk, found)?
         {
             return Some(true);
         }
@@ -214,7 +214,7 @@ impl Schema {
             if binds {
                 walk.bound.push((edge.tag, component));
             }
-            let ended = self.from(edge.to, rest, walk, found);
+            let ended = self.walk_from(edge.to, rest, walk, found);
             if binds {
                 walk.bound.pop();
             }

@@ -22,14 +22,14 @@ const MAX_EXPANDED: usize = 1 << 18;
 
 pub(super) fn compile(rules: Vec<Rule>) -> Result<SchemaTree, CompileError> {
     let mut compiler = Compiler::default();
-    for rule in sorted(rules)? {
+    for rule in sort_by_reference(rules)? {
         compiler.rule(&rule)?;
     }
     compiler.tree()
 }
 
 /// Sorts the rules so that each comes after those that its name refers to.
-fn sorted(mut rules: Vec<Rule>) -> Result<Vec<Rule>, CompileError> {
+fn sort_by_reference(mut rules: Vec<Rule>) -> Result<Vec<Rule>, CompileError> {
     let mut refers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for rule in &rules {
         refers.entry(&rule.id).or_default();
@@ -118,7 +118,7 @@ struct Compiler {
     expanded: usize,
     nodes: Vec<SchemaNode>,
     /// For each node, the rule definitions with chains that end there.
-    ends: Vec<Vec<usize>>,
+    rules_ending_at: Vec<Vec<usize>>,
     nodes_of: HashMap<String, Vec<u32>>,
     next_tag: u32,
 }
@@ -162,7 +162,7 @@ impl Compiler {
         };
         for (part, step) in rule.name.iter().zip(steps) {
             chains = match (part, step) {
-                (NamePart::Rule(word), _) => self.replaced(word, chains)?,
+                (NamePart::Rule(word), _) => self.expand_reference(word, chains)?,
                 (_, Some(step)) => {
                     chains.iter_mut().for_each(|chain| chain.steps.push(step));
                     chains
@@ -190,7 +190,7 @@ impl Compiler {
     }
 
     /// Combines every name so far with every name that the rule stands for.
-    fn replaced(
+    fn expand_reference(
         &mut self,
         word: &NamedToken,
         chains: Vec<NameExpansion>,
@@ -294,7 +294,7 @@ impl Compiler {
         let named = u32::try_from(self.named.len()).unwrap_or(u32::MAX);
         self.next_tag = named;
         self.node(0, &chains.iter().collect::<Vec<_>>(), None, &mut Vec::new())?;
-        for (node, ends) in self.nodes.iter_mut().zip(&self.ends) {
+        for (node, ends) in self.nodes.iter_mut().zip(&self.rules_ending_at) {
             for signer in ends.iter().flat_map(|rule| &self.signers[*rule]) {
                 let nodes = self.nodes_of.get(&signer.text).ok_or_else(|| unknown(signer))?;
                 node.signers.extend_from_slice(nodes);
@@ -323,7 +323,7 @@ impl Compiler {
         }
         let id = u32::try_from(at).map_err(|_| place.error("too many nodes"))?;
         self.nodes.push(SchemaNode { parent, ..SchemaNode::default() });
-        self.ends.push(Vec::new());
+        self.rules_ending_at.push(Vec::new());
 
         let mut values: BTreeMap<Value, Vec<&NameExpansion>> = BTreeMap::new();
         let mut patterns: BTreeMap<String, (i32, Vec<usize>, Vec<&NameExpansion>)> =
@@ -334,7 +334,7 @@ impl Compiler {
                     let rule = &self.rules[chain.rule].0;
                     self.nodes[at].rules.push(rule.clone());
                     self.nodes_of.entry(rule.clone()).or_default().push(id);
-                    self.ends[at].push(chain.rule);
+                    self.rules_ending_at[at].push(chain.rule);
                 }
                 Some(ExpansionStep::Value(value)) => {
                     values.entry(self.values[*value].clone()).or_default().push(chain);

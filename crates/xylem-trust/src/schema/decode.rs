@@ -26,8 +26,8 @@ pub(super) fn decode(bytes: &[u8]) -> Result<SchemaTree, SchemaError> {
     if version != VERSION {
         return Err(SchemaError::Version(version));
     }
-    let start = fields.small(NODE_ID)?;
-    let named = fields.small(NAMED_PATTERNS)?;
+    let start = fields.u32_field(NODE_ID)?;
+    let named = fields.u32_field(NAMED_PATTERNS)?;
     let mut nodes = Vec::new();
     while let Some(value) = fields.optional(NODE)? {
         if nodes.len() >= MAX_NODES {
@@ -38,7 +38,7 @@ pub(super) fn decode(bytes: &[u8]) -> Result<SchemaTree, SchemaError> {
     let mut symbols = Vec::new();
     while let Some(value) = fields.optional(SYMBOL)? {
         let mut fields = SchemaReader::new(value);
-        symbols.push((fields.small(TAG)?, fields.identifier()?));
+        symbols.push((fields.u32_field(TAG)?, fields.identifier()?));
         fields.end()?;
     }
     fields.end()?;
@@ -47,23 +47,23 @@ pub(super) fn decode(bytes: &[u8]) -> Result<SchemaTree, SchemaError> {
 
 fn node(value: &[u8], at: usize) -> Result<SchemaNode, SchemaError> {
     let mut fields = SchemaReader::new(value);
-    let id = fields.small(NODE_ID)?;
+    let id = fields.u32_field(NODE_ID)?;
     if usize::try_from(id) != Ok(at) {
         return Err(SchemaError::NodeId { at, found: id });
     }
-    let parent = fields.optional(PARENT_ID)?.map(small).transpose()?;
+    let parent = fields.optional(PARENT_ID)?.map(read_u32).transpose()?;
     let mut node = SchemaNode { parent, ..SchemaNode::default() };
     while let Some(rule) = fields.optional(IDENTIFIER)? {
         node.rules.push(identifier(rule)?);
     }
     while let Some(edge) = fields.optional(VALUE_EDGE)? {
         let mut fields = SchemaReader::new(edge);
-        node.values.push(ValueEdge { to: fields.small(NODE_ID)?, value: fields.component()? });
+        node.values.push(ValueEdge { to: fields.u32_field(NODE_ID)?, value: fields.component()? });
         fields.end()?;
     }
     while let Some(edge) = fields.optional(PATTERN_EDGE)? {
         let mut fields = SchemaReader::new(edge);
-        let (to, tag) = (fields.small(NODE_ID)?, fields.small(TAG)?);
+        let (to, tag) = (fields.u32_field(NODE_ID)?, fields.u32_field(TAG)?);
         let mut constraints = Vec::new();
         while let Some(constraint) = fields.optional(CONSTRAINT)? {
             let mut fields = SchemaReader::new(constraint);
@@ -78,7 +78,7 @@ fn node(value: &[u8], at: usize) -> Result<SchemaNode, SchemaError> {
         node.patterns.push(PatternEdge { to, tag, constraints });
     }
     while let Some(signer) = fields.optional(KEY_NODE_ID)? {
-        node.signers.push(small(signer)?);
+        node.signers.push(read_u32(signer)?);
     }
     fields.end()?;
     Ok(node)
@@ -113,7 +113,7 @@ fn call_of(value: &[u8]) -> Result<ConstraintOption, SchemaError> {
 /// A component or a tag. `None` if there is neither.
 fn operand(fields: &mut SchemaReader<'_>) -> Result<Option<SchemaOperand>, SchemaError> {
     let value = fields.optional(COMPONENT)?.map(component).transpose()?;
-    let tag = fields.optional(TAG)?.map(small).transpose()?;
+    let tag = fields.optional(TAG)?.map(read_u32).transpose()?;
     match (value, tag) {
         (Some(value), None) => Ok(Some(SchemaOperand::Value(value))),
         (None, Some(tag)) => Ok(Some(SchemaOperand::Tag(tag))),
@@ -160,8 +160,8 @@ impl<'a> SchemaReader<'a> {
         tlv::read_number(self.required(typ)?).ok_or(SchemaError::Number)
     }
 
-    fn small(&mut self, typ: u32) -> Result<u32, SchemaError> {
-        small(self.required(typ)?)
+    fn u32_field(&mut self, typ: u32) -> Result<u32, SchemaError> {
+        read_u32(self.required(typ)?)
     }
 
     fn identifier(&mut self) -> Result<String, SchemaError> {
@@ -181,7 +181,7 @@ impl<'a> SchemaReader<'a> {
 }
 
 /// A number that counts nodes or patterns.
-fn small(value: &[u8]) -> Result<u32, SchemaError> {
+fn read_u32(value: &[u8]) -> Result<u32, SchemaError> {
     let number = tlv::read_number(value).ok_or(SchemaError::Number)?;
     u32::try_from(number).map_err(|_| SchemaError::Number)
 }

@@ -61,7 +61,7 @@ impl Schema {
     /// # Errors
     /// See [`SchemaError`].
     pub fn decode(bytes: &[u8]) -> Result<Self, SchemaError> {
-        Self::sound(decode::decode(bytes)?)
+        Self::validate(decode::decode(bytes)?)
     }
 
     /// Reads the text form.
@@ -72,7 +72,7 @@ impl Schema {
         let rules = text::parse(text)?;
         let places = rules.iter().map(|rule| (rule.id.clone(), rule.at)).collect::<Vec<_>>();
         let model = compile::compile(rules)?;
-        Self::sound(model).map_err(|error| {
+        Self::validate(model).map_err(|error| {
             let rule = match &error {
                 SchemaError::SigningLoop(rule) => rule.as_str(),
                 _ => "",
@@ -128,7 +128,7 @@ impl Schema {
         rules
     }
 
-    fn sound(mut model: SchemaTree) -> Result<Self, SchemaError> {
+    fn validate(mut model: SchemaTree) -> Result<Self, SchemaError> {
         let anchors = sanity::check(&mut model)?;
         Ok(Schema { model, anchors })
     }

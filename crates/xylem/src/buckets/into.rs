@@ -59,7 +59,7 @@ pub(crate) fn into_bucket(
     let mut asked = BucketTarget { buckets, existing: what.existing, state, older: None };
     // Check access to the bucket before any peer is asked, so that a missing right is reported first.
     let looked =
-        asked.buckets.stands_at(&BucketPlace { key: format!("{}.", place.key), ..place.clone() });
+        asked.buckets.existing(&BucketPlace { key: format!("{}.", place.key), ..place.clone() });
     looked.map_err(|e| super::at(&what.output, &e))?;
     let (reader, news) = reading::open(Options { keep: false, ..what.options }, stop, out)?;
     let manifest = reader.manifest().clone();
@@ -217,7 +217,7 @@ impl BucketCopy<'_> {
                 self.done(size);
                 return Ok(());
             }
-        } else if let Some(there) = to.buckets.stands_at(place).map_err(at)? {
+        } else if let Some(there) = to.buckets.existing(place).map_err(at)? {
             if there.size == size && there.root.as_ref() == Some(&root) {
                 self.summary.resumed += size;
                 self.done(size);

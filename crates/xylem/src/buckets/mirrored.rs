@@ -136,7 +136,7 @@ pub(super) fn show(
 ) -> Result<(), CommandFailure> {
     let shown = match listing {
         None => {
-            let there = buckets.stands_at(content);
+            let there = buckets.existing(content);
             there.and_then(|there| there.map(drop).ok_or(BucketError::NotThere))
         }
         Some(listing) => {

@@ -52,7 +52,7 @@ pub(crate) struct CaArgs {
 
     /// The key to sign with [default: the one of PREFIX]
     ///
-    /// A key of `xylem key`.
+    /// It is one of `xylem key`.
     #[arg(long, value_name = "key:NAME")]
     key: Option<String>,
 

@@ -56,7 +56,7 @@ impl<'a> CaServing<'a> {
 
     /// Serves a certificate of an earlier run.
     pub(super) fn answer_for(&mut self, certificate: &Certificate<'_>) {
-        self.authority.answer_for(certificate);
+        self.authority.add_issued(certificate);
         self.route(certificate.key_name());
     }
 

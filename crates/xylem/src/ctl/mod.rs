@@ -20,7 +20,7 @@ use xylem_packet::Name;
 
 type Manager<'a> = xylem_client::Manager<'a, Client>;
 
-/// Shows and changes what a forwarder does: ours, NFD or NDNd
+/// Shows and changes what a forwarder does: xylem's, NFD's or NDNd's
 ///
 /// Speaks the NFD management protocol. With --json each row is a JSON object.
 #[derive(Debug, Args)]

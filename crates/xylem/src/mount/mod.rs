@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use xylem_node::PeerUri;
 
-/// Shows what a ticket names as files at once; what is read is fetched
+/// Mounts what a ticket names as files; fetches the data as it is read
 ///
 /// A read-only file system (FUSE, Linux). Any program reads it like files on disk. Each block is fetched when it is
 /// read, from all peers that have it, together with blocks that are likely to be read next, and is proven before the
@@ -47,7 +47,7 @@ use xylem_node::PeerUri;
 pub(crate) struct MountArgs {
     /// A ticket, or @FILE or - with one
     ///
-    /// Or what else `xylem get` takes except a name: a code, b3:HASH, @PUBLISHER/NAME.
+    /// Also a code, b3:HASH or @PUBLISHER/NAME, as with `xylem get`.
     #[arg(value_name = "TICKET")]
     ticket: String,
 

@@ -5,6 +5,7 @@ mod trying;
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
+use crate::finding::MapArgs;
 use crate::output::Out;
 use crate::relays::RelayArgs;
 use crate::share::links;
@@ -23,8 +24,8 @@ use xylem_node::{Event, ReachWay};
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem net reach                           asks the router alone
-  xylem net reach --relay KEY@example.org   also asks a relay what it sees
+  xylem net reach                               asks the router alone
+  xylem net reach --relay KEY@example.org:7348  asks a relay, too
   xylem net reach --json | jq 'select(.event == \"reach\").way'
 
 ",
@@ -42,15 +43,14 @@ pub(crate) struct ReachArgs {
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
     listen: Vec<LinkAt>,
 
-    /// Do not ask the router to map the port
-    #[arg(long)]
-    no_map: bool,
+    #[command(flatten)]
+    map: MapArgs,
 }
 
 /// Runs `xylem net reach`.
 pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let relays = args.relay.relays(common)?;
-    let tries = Tries { listen: links(&args.listen)?, relays, map_port: !args.no_map };
+    let tries = Tries { listen: links(&args.listen)?, relays, map_port: args.map.map(common)? };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let mut written = Ok(());

@@ -170,7 +170,7 @@ impl Trying<'_> {
     }
 
     fn heard(&mut self, engine: &Engine, relay: [u8; 32], at: SocketAddr, what: &RelayNotice) {
-        self.standing.heard(engine.now(), relay, at, news(what));
+        self.standing.on_relay_report(engine.now(), relay, at, news(what));
         let Some(tried) = self.relays.iter_mut().find(|tried| tried.uses.key == relay) else {
             return;
         };

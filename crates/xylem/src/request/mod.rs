@@ -15,7 +15,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use typed::Typed;
 use xylem_app::{Client, VerifyWith as Whom, parse_name};
-use xylem_client::{Driver, believe};
+use xylem_client::{Driver, verify_with_chain};
 use xylem_hash::Hash;
 use xylem_library::keys::{self, KeyKind, Keyring, Trusted};
 use xylem_ndncert::{
@@ -28,7 +28,7 @@ use xylem_trust::{Certificate, Moment, TrustPolicy, TrustStore};
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Gets a certificate for a key of yours from such an authority
+/// Gets a certificate for a key of yours from a certificate authority
 ///
 /// The authority is a `xylem ndn ca`, or another program that speaks NDNCERT 0.3. It asks for a proof: a code from its
 /// operator, a code that comes by email, or a certificate that is still valid.
@@ -37,7 +37,7 @@ const DAY_MS: u64 = 86_400_000;
     "Examples:
   xylem ndn request /org --name /org/alice --ca org.cert   asks for a code
   xylem ndn request /org --name /org/al@x.org --email al@x.org   by email
-  xylem ndn request /org --name /org/alice --challenge possession   renews
+  xylem ndn request /org --name /org/alice --challenge possession --ca org.cert
 
 ",
     exit_help!()
@@ -81,7 +81,7 @@ pub(crate) struct RequestArgs {
 
     /// Trust the CA with this certificate
     ///
-    /// Or one that the certificate's key has certified.
+    /// Or one that the certificate's key has certified. [default: the keys of `xylem key trust`]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
 
@@ -253,7 +253,7 @@ impl CaTrust {
             Self::Digest(_) => Some("the digest differs from --ca-digest".to_owned()),
             Self::Store(store) => {
                 let own = Certificate::decode(&profile.info().certificate).map_err(usage)?;
-                believe(client, store, own.data())?.err().map(|why| why.to_string())
+                verify_with_chain(client, store, own.data())?.err().map(|why| why.to_string())
             }
         };
         let prefix = &profile.info().prefix;

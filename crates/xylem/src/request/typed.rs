@@ -6,7 +6,7 @@ use crate::output::Out;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
-use xylem_client::GLANCE;
+use xylem_client::STOP_CHECK_EVERY;
 use xylem_library::Stop;
 use xylem_ndncert::ChallengeKind;
 
@@ -44,7 +44,7 @@ impl Typed {
                     "the CA no longer takes the code: its time is over; run the command again";
                 return Err(CommandFailure::new(Exit::Unreachable, late));
             }
-            match lines.recv_timeout(GLANCE) {
+            match lines.recv_timeout(STOP_CHECK_EVERY) {
                 Ok(line) if line.trim().is_empty() => {}
                 Ok(line) => return Ok(line),
                 Err(RecvTimeoutError::Timeout) => {}

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use xylem_library::LibraryEvent;
-use xylem_library::pieces::{PeerPicture, Picture};
+use xylem_library::pieces::{PeerPicture, ProgressSnapshot};
 use xylem_link::{LinkStats, Traffic};
 use xylem_node::Event;
 
@@ -113,7 +113,7 @@ impl ProcessNote {
             Event::Progress { verified, total, picture, .. } => {
                 self.begin("fetching");
                 (self.done, self.total) = (*verified, *total);
-                if let Some(Picture { pieces, peers }) = picture.as_deref() {
+                if let Some(ProgressSnapshot { pieces, peers }) = picture.as_deref() {
                     self.pieces.clone_from(pieces);
                     self.peers = peers.iter().take(MAX_ROWS).map(PeerNote::of).collect();
                 }
@@ -265,7 +265,7 @@ mod tests {
         assert!(note.see(&Event::PeerConnected { peer: peer() }));
         assert_eq!((note.phase.as_str(), note.total, note.peers.len()), ("fetching", 9, 1));
         let pieces = "90".to_owned();
-        let picture = Some(Box::new(Picture { pieces, peers: Vec::new() }));
+        let picture = Some(Box::new(ProgressSnapshot { pieces, peers: Vec::new() }));
         let progress = Event::Progress { verified: 4, total: 9, peers: 1, relayed: 0, picture };
         assert!(note.see(&progress));
         assert_eq!((note.done, note.pieces.as_str(), note.peers.len()), (4, "90", 0));

@@ -43,7 +43,7 @@ pub(crate) mod control {
     }
 }
 
-/// Runs the background node of this user, which shares for good
+/// Runs this user's background node, which shares after restarts, too
 ///
 /// While it runs, `xylem share PATH` hands over to it and returns. It serves everything that was shared with it on one
 /// port, also after a restart; `xylem shares` lists that, `xylem unshare` ends a share. It reads what is shared. It
@@ -51,7 +51,7 @@ pub(crate) mod control {
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:
-  xylem service install                  starts it now and at each boot
+  xylem service install                  starts it now and at each login
   xylem share film.mkv photos/           tickets, and back at once
   xylem shares                           lists them, with counts
   xylem unshare film.mkv                 ends that; the file stays
@@ -71,7 +71,7 @@ pub(crate) struct ServiceArgs {
 enum ServiceCommand {
     /// Run it until Ctrl-C or SIGTERM: what the unit starts
     Run(RunArgs),
-    /// Have systemd run it now and at each start
+    /// Have systemd run it now and at each login
     ///
     /// It runs whenever this user logs in or, if lingering is allowed, the machine starts.
     Install {
@@ -90,9 +90,10 @@ enum ServiceCommand {
 /// How the background node runs.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
-    /// Where the encrypted link listens: HOST:PORT, PORT (all interfaces), or an address, over UDP; can be repeated. It
-    /// is remembered: without this flag, the last one given is used [default: all interfaces, port 7348 or, if that is
-    /// taken, another one that is kept]
+    /// Listen for encrypted links at HOST:PORT or PORT
+    ///
+    /// PORT alone is on all interfaces, over UDP; can be repeated. It is remembered: without this flag, the last one given
+    /// is used. [default: all interfaces, port 7348 or, if that is taken, another one that is kept]
     #[arg(
         long,
         value_name = "ADDR",
@@ -116,7 +117,9 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Announce all that is shared publicly, in the mainline DHT, as `xylem share --public` does
+    /// Announce all of it in the public DHT of BitTorrent
+    ///
+    /// As `xylem share --public` does for one share.
     #[arg(long)]
     public: bool,
 
@@ -126,7 +129,9 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     dht: DhtArgs,
 
-    /// Serve metrics for Prometheus at http://ADDR/metrics: PORT (on 127.0.0.1) or HOST:PORT
+    /// Show counts for Prometheus: PORT or HOST:PORT
+    ///
+    /// They are at http://ADDR/metrics; PORT alone is on 127.0.0.1.
     #[arg(long, value_name = "ADDR")]
     metrics: Option<String>,
 

@@ -41,7 +41,7 @@ fn told(
     let (key, root, length) = (member.to_string(), past.root().to_string(), past.length());
     let first = length.saturating_sub(versions.len() as u64) + 1;
     for (at, entry) in (first..).zip(versions) {
-        let said = entry.said.to_string();
+        let said = entry.hash.to_string();
         out.json(&VersionRow { key: &key, at, number: entry.number, said: &said })?;
         if !out.is_json() {
             let short = said.get(..16).unwrap_or(&said);

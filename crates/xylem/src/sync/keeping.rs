@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use xylem_library::folder::{
     FolderWatcher, HomeError, Invitation, LastRun, OWN, RoleSchema, SyncFolder, SyncHome,
-    VersionPolicy, Watched, shown,
+    VersionPolicy, Watched, present,
 };
 use xylem_library::keys::Keyring;
 use xylem_library::reachable::{PeerAddress, Relay};
@@ -264,7 +264,7 @@ pub(super) fn sync(
         own: key.public(),
         first: Some(home.invitation.member.clone()),
         known: known.said,
-        met: home.met(),
+        met: home.linked_members(),
         roles: home.roles()?.unwrap_or_default(),
         history: home.history_file(),
         rewrote: home.evidence()?,
@@ -345,8 +345,8 @@ fn keep_shown(options: &SyncOptions, home: &SyncHome, key: &PublisherKey) -> Res
         certificates.push(keys::certificate(path)?);
     }
     let (founder, signer) = (&home.invitation.group.founder, keyring.signer(which)?);
-    let shown = shown(founder, &key.public(), &signer, &certificates);
-    Ok(home.keep_shown(&shown.map_err(|e| Error::usage(e.to_string()))?)?)
+    let shown = present(founder, &key.public(), &signer, &certificates);
+    Ok(home.keep_presentation(&shown.map_err(|e| Error::usage(e.to_string()))?)?)
 }
 
 /// How often the whole folder is scanned, in addition to watching: mounts, network file systems and mapped writes send

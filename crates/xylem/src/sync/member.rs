@@ -148,8 +148,8 @@ impl<'a> SyncMember<'a> {
     ) -> Result<Self, Error> {
         let (roles, founder) = (home.roles()?.unwrap_or_default(), home.invitation.group.founder);
         let roles = Membership::new(founder, roles, wall_clock().milliseconds());
-        let (log, shown) = (MemberLog::open(&home.history_file())?, home.shown()?);
-        let met = home.met();
+        let (log, shown) = (MemberLog::open(&home.history_file())?, home.presentation()?);
+        let met = home.linked_members();
         let staged = Staged::at(folder.own("staged"));
         Ok(Self {
             options,
@@ -278,7 +278,7 @@ impl<'a> SyncMember<'a> {
     fn needs_look(&self, changed: &Watched) -> bool {
         let Watched::Paths(paths) = changed else { return true };
         paths.iter().any(|path| match path.strip_prefix(&self.path) {
-            Ok(below) => !self.folder.passes_over(&os_bytes(below.as_os_str())),
+            Ok(below) => !self.folder.needs_no_scan(&os_bytes(below.as_os_str())),
             // A file of the group's state.
             Err(_) => true,
         })
@@ -400,19 +400,20 @@ impl<'a> SyncMember<'a> {
         let exclude = self.folder.rules().map(<[String]>::to_vec);
         let changed = std::mem::take(&mut self.known_changed) && self.last.of.is_some();
         let held = self.held.clone();
-        let selection = Selection { exclude, changed, in_step: true, held, ..Selection::default() };
+        let selection =
+            Selection { exclude, changed, in_step: true, omitted: held, ..Selection::default() };
         let how = self.one_share("folder", selection);
         let (content, shared) = serving.share(&self.path, how, self.stop, quiet)?;
         let (ticket, root) = self.ticket(shared)?;
         let (store, now) = (&self.options.store, wall_clock().milliseconds());
-        self.folder.take_stock(store, &root, &ticket.to_bytes(), now)?;
+        self.folder.record_scan(store, &root, &ticket.to_bytes(), now)?;
         self.note_skipped(skipped, tell);
-        if self.folder.takes_uncovered() {
+        if self.folder.take_uncovered() {
             for other in self.others.values_mut() {
                 (other.done, other.again) = (false, None);
             }
         }
-        let of = (root, self.folder.state(), self.roles.audience());
+        let of = (root, self.folder.state(), self.roles.name_epoch());
         if self.only_held_differs(of.2) {
             serving.unshare(content);
             return Ok(());
@@ -428,7 +429,7 @@ impl<'a> SyncMember<'a> {
 
     /// Terms of a share under a name that former members cannot guess.
     fn one_share(&self, what: &str, selection: Selection) -> OneShare {
-        let hidden = self.home.invitation.group.hidden_name(&self.key, self.roles.audience());
+        let hidden = self.home.invitation.group.hidden_name(&self.key, self.roles.name_epoch());
         let id = self.key.public().key_id().to_string();
         let name: Name = ["xylem", &id, &hidden, what]
             .map(|part| Component::generic(part.as_bytes()))
@@ -446,7 +447,7 @@ impl<'a> SyncMember<'a> {
         of: (xylem_hash::Hash, xylem_hash::Hash, u64),
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<(), Error> {
-        let path = self.folder.tell()?;
+        let path = self.folder.publish_index()?;
         let selection = Selection { for_members: true, ..Selection::default() };
         let how = self.one_share("index", selection);
         let (index, shared) = serving.share(&path, how, self.stop, &mut |_| {})?;
@@ -465,7 +466,7 @@ impl<'a> SyncMember<'a> {
             past: Past::none(),
         };
         let said = said.sign(group, &self.key, &mut self.log)?;
-        serving.say(said, Some(self.roles.roles().clone()));
+        serving.send_statement(said, Some(self.roles.roles().clone()));
         let same_audience = self.last.of.is_some_and(|(.., audience)| audience == of.2);
         self.last.of = Some(of);
         self.last.as_held = Some(self.folder.state_as_held());
@@ -546,7 +547,7 @@ impl<'a> SyncMember<'a> {
                     continue;
                 }
                 SkipReason::Changing(_) => {
-                    self.folder.is_unstable(&below, text, now_ms);
+                    self.folder.hold_unstable(&below, text, now_ms);
                     noted.insert(below);
                     continue;
                 }

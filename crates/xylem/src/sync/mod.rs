@@ -39,7 +39,7 @@ use xylem_library::{Stop, canonical, keys};
 use xylem_node::wall_clock;
 use xylem_object::ticket::Address;
 
-/// Keeps a folder in step among members: what one changes, the others get
+/// Keeps a folder in step among members: each gets every change
 ///
 /// Without TICKET a new group begins (or the folder's own group continues), and standard output has one line, the
 /// ticket with which others join. It runs until Ctrl-C. Changes are noticed as they happen, and changes made while it
@@ -77,10 +77,10 @@ pub(crate) struct SyncArgs {
     #[arg(required_unless_present = "list")]
     folder: Option<PathBuf>,
 
-    /// The group's ticket, or @FILE or - with it
+    /// The group's ticket, or @FILE or - with it; without: a new group
     ticket: Option<String>,
 
-    /// Our name in the group
+    /// Your name in the group
     ///
     /// Letters, digits, -, _ and @. It is remembered. [default: as last time, at first USER@HOST]
     #[arg(long = "as", value_name = "NAME", value_parser = parse_member_name)]
@@ -88,18 +88,18 @@ pub(crate) struct SyncArgs {
 
     /// Keep the changes of this member out; ends at once
     ///
-    /// It is named by its name or the beginning of its key. The member still receives what others change.
-    #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
+    /// MEMBER is its name or the beginning of its key. The member still receives what others change.
+    #[arg(long, value_name = "MEMBER", group = "once", conflicts_with = "ticket")]
     read_only: Option<String>,
 
     /// Remove a member from the group; ends at once
     ///
     /// It keeps what it has. From then on the ticket alone gives no membership.
-    #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
+    #[arg(long, value_name = "MEMBER", group = "once", conflicts_with = "ticket")]
     remove: Option<String>,
 
     /// Make a member an ordinary one (again), by its name, the beginning of its key, or all of it. Ends at once
-    #[arg(long, value_name = "WHO", group = "once", conflicts_with = "ticket")]
+    #[arg(long, value_name = "MEMBER", group = "once", conflicts_with = "ticket")]
     allow: Option<String>,
 
     /// Accept that another member has removed more than half of the folder or 1,000 files at once: without this they
@@ -118,7 +118,7 @@ pub(crate) struct SyncArgs {
     #[arg(long, group = "once", conflicts_with = "ticket")]
     history: bool,
 
-    /// Print members, what is missing and why; exit 1 if any
+    /// Print members and what is missing
     ///
     /// Lists what cannot be brought in step, with the reason, and what is being fetched. Works also if no sync runs,
     /// and reports that. Ends at once.

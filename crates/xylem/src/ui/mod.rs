@@ -32,7 +32,7 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// Shows what is shared, fetched and forwarded on a page, live
+/// Serves a live page that shows what is shared, fetched, forwarded
 ///
 /// Prints an address with a token for a browser on this machine; without the token nothing is shown. It shows the
 /// fetches and shares of this store's other processes, its background node and the NDN forwarder that runs here.

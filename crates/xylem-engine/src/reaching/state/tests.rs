@@ -6,10 +6,10 @@ fn a_synthetic_address_is_one_peer_at_one_relay() {
     let tag = CircuitTag::new(0x8000_0007).expect("not 0");
     let address = reaching.address(3, tag);
     assert_eq!(address.to_string(), "[fd01:203:406:3::8000:7]:1");
-    assert!(reaching.made_up(address));
+    assert!(reaching.is_synthetic(address));
     assert_eq!(reaching.peer_at(address), None, "there is no such relay");
     let of_carrier = "[fd01:203:405::1]:1".parse().expect("an address");
-    assert!(!reaching.made_up(of_carrier));
+    assert!(!reaching.is_synthetic(of_carrier));
 }
 
 #[test]

@@ -77,7 +77,7 @@ impl World {
     }
 
     fn hear(&mut self) -> bool {
-        self.apply().whole
+        self.apply().complete
     }
 
     fn apply(&mut self) -> Applied {
@@ -120,7 +120,7 @@ fn the_two_earlier_published_indexes_stay() {
         .map(|n| {
             world.folder.stored.about = vec![n];
             world.folder.settle().unwrap();
-            world.folder.tell().unwrap()
+            world.folder.publish_index().unwrap()
         })
         .collect();
     let read = |path: &std::path::PathBuf| Index::decode(&fs::read(path).unwrap()).unwrap().1;
@@ -182,7 +182,7 @@ fn a_directory_with_local_files_in_it_stays() {
         kept.version.order(&world.theirs.items[b"d".as_slice()].version),
         Some(std::cmp::Ordering::Greater)
     );
-    let beside = beside(b"d", "alice", &world.theirs.items[b"d".as_slice()].kind);
+    let beside = copy_path(b"d", "alice", &world.theirs.items[b"d".as_slice()].kind);
     assert_eq!(world.read(std::str::from_utf8(&beside).unwrap()).as_deref(), Some("a file now"));
 }
 
@@ -203,7 +203,7 @@ fn a_damaged_index_is_restored_from_the_published_copy() {
     let mut world = World::new();
     world.alice_writes("a", "one");
     world.hear();
-    let told = world.folder.tell().unwrap();
+    let told = world.folder.publish_index().unwrap();
     let (version, state) = (world.item("a").version, world.folder.state());
     let (root, kept) = (world.dir.path().join("folder"), world.dir.path().join("kept"));
     let index = kept.join("index");
@@ -263,12 +263,12 @@ fn replaced_and_removed_files_are_kept() {
     world.alice_writes("becomes", "a directory");
     world.alice_has("link", ItemKind::Symlink { target: b"d/a".to_vec() });
     assert!(world.hear());
-    assert_eq!((world.folder.removed(), trash(&world)), (0, vec![]));
+    assert_eq!((world.folder.kept_count(), trash(&world)), (0, vec![]));
     world.alice_writes("d/a", "two");
     world.alice_has("becomes", ItemKind::Directory { mode: 0o755 });
     world.alice_writes("link", "a file");
     assert!(world.hear());
-    assert_eq!(world.folder.removed(), 3);
+    assert_eq!(world.folder.kept_count(), 3);
     world.alice_writes("d/a", "three");
     assert!(world.hear());
     for path in ["d/a", "d/b", "d"] {
@@ -290,7 +290,7 @@ fn replaced_and_removed_files_are_kept() {
     let (root, size) = (xylem_hash::hash(b"a file"), 6);
     world.alice_has("link", ItemKind::File { root, size, mode: 0o600, mtime: (1_000_000_000, 6) });
     assert!(world.hear());
-    assert_eq!((world.folder.removed(), trash(&world)), (0, pairs(&all)));
+    assert_eq!((world.folder.kept_count(), trash(&world)), (0, pairs(&all)));
 }
 
 /// A content that is elsewhere in the folder is not kept in the trash as well.
@@ -311,7 +311,7 @@ fn moved_files_are_not_kept() {
         world.alice_has(path, ItemKind::Gone);
     }
     assert!(world.hear());
-    assert_eq!((world.folder.removed(), trash(&world)), (0, vec![]));
+    assert_eq!((world.folder.kept_count(), trash(&world)), (0, vec![]));
     assert_eq!(world.read("e/a").as_deref(), Some("one"));
     // Bob has changed the only other file with this content.
     world.alice_writes("copy", "one");
@@ -325,7 +325,7 @@ fn moved_files_are_not_kept() {
     world.alice_writes("of", "three");
     world.alice_has("f", ItemKind::Gone);
     assert!(world.hear());
-    assert_eq!(world.folder.removed(), 1);
+    assert_eq!(world.folder.kept_count(), 1);
     assert_eq!(trash(&world), pairs(&[("copy", "one"), ("of", "two")]));
 }
 
@@ -344,7 +344,7 @@ fn concurrent_local_changes_are_not_moved_to_the_trash() {
     assert!(!world.hear(), "another look is needed");
     assert_eq!(world.read("replaced").as_deref(), Some("bob's own"));
     assert_eq!(world.read("removed").as_deref(), Some("bob's too"));
-    assert_eq!((world.folder.removed(), trash(&world)), (0, vec![]));
+    assert_eq!((world.folder.kept_count(), trash(&world)), (0, vec![]));
 }
 
 /// A file that cannot be kept is not removed.
@@ -366,7 +366,7 @@ fn a_file_that_the_trash_cannot_take_stays() {
 }
 
 fn counts(applied: &Applied) -> (u64, u64, bool) {
-    (applied.put, applied.gone, applied.whole)
+    (applied.put, applied.removed, applied.complete)
 }
 
 fn modes(world: &World, path: &str) -> u32 {
@@ -402,7 +402,7 @@ fn permissions_and_times_are_changed_in_place() {
         assert_eq!((modes(&world, "d/log"), modes(&world, "d")), (mode, mode | 0o500));
         assert_eq!(modified(&world.at("d/log").metadata().unwrap()), Some(mtime));
     }
-    assert_eq!((inode(&world, "d/log"), world.folder.removed()), (before, 0));
+    assert_eq!((inode(&world, "d/log"), world.folder.kept_count()), (before, 0));
     open.write_all(b" more").unwrap();
     assert_eq!(world.read("d/log").as_deref(), Some("one more"));
     // A concurrent local change is left for the next scan.
@@ -448,7 +448,7 @@ fn a_file_that_is_renamed_is_renamed_here() {
     world.alice_has("becomes", ItemKind::Directory { mode: 0o755 });
     fs::remove_dir_all(world.dir.path().join("staged")).unwrap();
     let applied = world.apply();
-    assert!(applied.whole, "{applied:?}, {:?}", world.folder.obstacles);
+    assert!(applied.complete, "{applied:?}, {:?}", world.folder.obstacles);
     assert_eq!(world.read("becomes/it").as_deref(), Some("three"));
     assert_eq!(trash(&world), pairs(&[("becomes", "two")]));
     assert_eq!((inode(&world, "e/log.1"), modes(&world, "e/log.1")), (log, 0o600));
@@ -511,7 +511,7 @@ fn a_failed_place_does_not_stop_the_others() {
         world.alice_writes(path, path);
     }
     let applied = world.apply();
-    assert_eq!((applied.put, applied.whole), (2, false));
+    assert_eq!((applied.put, applied.complete), (2, false));
     assert_eq!((world.read("a").as_deref(), world.read("z").as_deref()), (Some("a"), Some("z")));
     assert_eq!(world.folder.obstacles.count(), 0, "a look may settle it");
     world.alice_writes("taken", "alice's");
@@ -521,7 +521,7 @@ fn a_failed_place_does_not_stop_the_others() {
     // Before that time it is not tried.
     world.alice_writes("taken", "alice's");
     let applied = world.apply();
-    assert_eq!((applied.put, applied.whole), (0, false));
+    assert_eq!((applied.put, applied.complete), (0, false));
     assert_eq!(world.folder.obstacles.get(b"taken"), Some(&obstacle));
     fs::remove_file(world.at("taken")).unwrap();
     world.alice_writes("taken", "alice's");
@@ -543,7 +543,8 @@ fn an_existing_conflict_copy_counts_as_done() {
         world.alice_writes(path, "alice's");
     }
     let item = world.item("a");
-    let copy = |path: &str| String::from_utf8(beside(path.as_bytes(), "bob", &item.kind)).unwrap();
+    let copy =
+        |path: &str| String::from_utf8(copy_path(path.as_bytes(), "bob", &item.kind)).unwrap();
     world.write(&copy("a"), "bob's");
     world.write(&copy("b"), "else!");
     let applied = world.apply();
@@ -551,7 +552,7 @@ fn an_existing_conflict_copy_counts_as_done() {
     assert_eq!(applied.copies, [(copy("a").into_bytes(), "bob".to_owned())]);
     assert_eq!(world.read("a").as_deref(), Some("alice's"));
     assert_eq!(world.read(&copy("a")).as_deref(), Some("bob's"));
-    assert_eq!((world.read("b").as_deref(), applied.whole), (Some("bob's"), false));
+    assert_eq!((world.read("b").as_deref(), applied.complete), (Some("bob's"), false));
     assert_eq!(applied.noted, [b"b"]);
     assert_eq!(world.read(&copy("b")).as_deref(), Some("else!"));
     let why = &world.folder.obstacles.get(b"b").unwrap().why;
@@ -576,7 +577,7 @@ fn both_versions_of_a_conflict_are_kept_and_reported() {
     assert_eq!(world.read("theirs").as_deref(), Some("bob's, earlier"));
     fs::rename(world.dir.path().join("away"), &staged).unwrap();
     let applied = world.apply();
-    assert!(applied.whole);
+    assert!(applied.complete);
     assert_eq!(applied.conflicts, [b"ours".to_vec(), b"theirs".to_vec()]);
     let whose: Vec<&str> = applied.copies.iter().map(|(_, whose)| whose.as_str()).collect();
     assert_eq!(whose, ["alice", "bob"]);

@@ -46,7 +46,7 @@ impl World {
         self.folder.read_rules().unwrap();
         let held = self.folder.hold(self.now_ms);
         let exclude = self.folder.rules().map(<[String]>::to_vec);
-        let selection = Selection { exclude, held, in_step: true, ..Selection::default() };
+        let selection = Selection { exclude, omitted: held, in_step: true, ..Selection::default() };
         let store_dir = self.dir.path().join("store");
         let store = Store::open(crate::disk(), &store_dir).unwrap();
         let mut skipped = BTreeMap::new();
@@ -63,7 +63,7 @@ impl World {
         let published = publish(&store, &root, &name, &selection, now, &Stop::new(), &mut told);
         let (published, _) = published.unwrap();
         let root = published.manifest.root;
-        self.folder.take_stock(&store_dir, &root, b"", self.now_ms).unwrap();
+        self.folder.record_scan(&store_dir, &root, b"", self.now_ms).unwrap();
         skipped.remove(OWN);
         self.skipped = skipped;
     }
@@ -165,7 +165,7 @@ fn others_keep_the_earlier_version_of_a_held_file() {
         world.look(1);
         let held = world.item("log").unwrap();
         assert!(held.absent && held.version == version, "{second}");
-        assert!(world.folder.passes_over(b"log") && !world.folder.passes_over(b"other"));
+        assert!(world.folder.needs_no_scan(b"log") && !world.folder.needs_no_scan(b"other"));
         assert_eq!(world.folder.state_as_held(), state, "nobody need hear of it");
         let why = world.folder.obstacles.get(b"log").unwrap();
         assert_eq!((why.kind, why.tried), (ObstacleKind::Busy, 1));
@@ -177,7 +177,7 @@ fn others_keep_the_earlier_version_of_a_held_file() {
     world.look(1);
     let sent = world.item("log").unwrap();
     assert!(!sent.absent && sent.version.order(&version) == Some(Ordering::Greater));
-    assert!(world.folder.takes_uncovered() && !world.folder.takes_uncovered());
+    assert!(world.folder.take_uncovered() && !world.folder.take_uncovered());
     // A held file that is removed counts as removed.
     world.write("log", "again");
     world.look(1);
@@ -197,16 +197,18 @@ fn removing_a_rule_restores_paths_and_removes_nothing() {
     world.write(".xylemignore", "cache\n");
     world.look(60);
     assert!(world.item("cache/x").unwrap().absent && world.item(".xylemignore").is_none());
-    assert!(world.folder.passes_over(b"cache/new") && !world.folder.passes_over(b".xylemignore"));
+    assert!(
+        world.folder.needs_no_scan(b"cache/new") && !world.folder.needs_no_scan(b".xylemignore")
+    );
     fs::remove_file(world.at("cache/y")).unwrap();
     world.look(60);
     assert!(world.item("cache/y").unwrap().absent);
-    world.folder.takes_uncovered();
+    world.folder.take_uncovered();
     fs::remove_file(world.at(".xylemignore")).unwrap();
     world.look(60);
     assert!(!world.item("cache/x").unwrap().absent);
     assert!(world.item("cache/y").is_none(), "nobody has removed it: others bring it");
-    assert!(world.folder.takes_uncovered(), "and what they have changed under the rule");
+    assert!(world.folder.take_uncovered(), "and what they have changed under the rule");
     // A file that is removed while no rule covers it counts as removed.
     fs::remove_file(world.at("f")).unwrap();
     world.look(60);
@@ -231,7 +233,7 @@ fn a_new_marker_removes_no_files_of_others() {
         fs::remove_file(world.at("a")).unwrap();
         world.look(60);
         assert!(world.item("a").is_none() && world.item("b").is_some());
-        assert!(world.folder.takes_uncovered());
+        assert!(world.folder.take_uncovered());
         world.write("a", "one");
         world.look(60);
     }
@@ -314,7 +316,7 @@ fn a_write_unseen_by_scans_is_not_overwritten_or_moved() {
     let plan = world.folder.plan(&theirs).unwrap();
     let wanted = plan.wanted(&theirs).unwrap();
     let applied = world.folder.apply(plan, &staged, &wanted, now_ms).unwrap();
-    assert!(!applied.whole);
+    assert!(!applied.complete);
     for path in ["removed", "renamed", "replaced"] {
         let content = fs::read_to_string(world.at(path)).unwrap();
         assert_eq!(content, format!("CONTENT OF {path}"));
@@ -324,6 +326,6 @@ fn a_write_unseen_by_scans_is_not_overwritten_or_moved() {
     // The next scan sees the writes, and then nothing stands in the way.
     world.look(1);
     let plan = world.folder.plan(&theirs).unwrap();
-    assert!(plan.put.iter().any(|place| place.path == b"replaced" && place.beaten.is_some()));
-    assert!(plan.gone.is_empty(), "what was changed is not removed");
+    assert!(plan.put.iter().any(|place| place.path == b"replaced" && place.losing.is_some()));
+    assert!(plan.removed.is_empty(), "what was changed is not removed");
 }

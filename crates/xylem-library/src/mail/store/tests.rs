@@ -403,7 +403,7 @@ fn only_the_receivers_receipt_makes_a_message_delivered() {
     let foreign = other.at_node("one");
     forged.extend(other.b.store.take_in(&foreign.envelope, NOW).unwrap().receipt);
     forged.push(parcel.envelope.clone());
-    forged.push(xylem_mail_receipt_by_nobody(&key));
+    forged.push(forged_receipt(&key));
     for envelope in &forged {
         assert!(talk.a.store.take_receipt(parcel.session, envelope, NOW).unwrap().is_empty());
     }
@@ -427,7 +427,7 @@ fn only_the_receivers_receipt_makes_a_message_delivered() {
 }
 
 /// An envelope for the mailbox of receipts, by an author that knows only that key.
-fn xylem_mail_receipt_by_nobody(key: &StaticKey) -> Vec<u8> {
+fn forged_receipt(key: &StaticKey) -> Vec<u8> {
     let us = MailIdentity::new(PublisherKey::from_bytes(&[9; 32]), key.clone());
     let card = us.card(Prekeys::new(0, [8; 32]).current(), 0, &[]);
     let node = MailIdentity::new(PublisherKey::from_bytes(&[7; 32]), StaticKey::generate([7; 32]));

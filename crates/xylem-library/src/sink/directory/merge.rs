@@ -85,7 +85,7 @@ impl Merge {
     ) -> Result<Self, SaveError> {
         // A test's medium has no such path; then it has no links either.
         let place = canonical(path).unwrap_or_else(|_| path.to_path_buf());
-        ours::outside(&**store.medium(), &place)?;
+        ours::require_outside(&**store.medium(), &place)?;
         let mut merge = Self {
             store: store.clone(),
             target: MergeTarget::open(store, path)?,
@@ -94,9 +94,9 @@ impl Merge {
             kept: vec![0; usize::try_from(listed.totals().files).unwrap_or(usize::MAX)],
             removed: Vec::new(),
         };
-        merge.see(listed, delete, nodes, cx)?;
+        merge.scan_existing(listed, delete, nodes, cx)?;
         if delete {
-            merge.see_what_goes(listed, cx)?;
+            merge.scan_removals(listed, cx)?;
             let files = merge.removed.iter().filter(|(_, kind)| *kind != FileKind::Directory);
             let paths: Vec<PathBuf> = files.map(|(path, _)| os_path(path)).collect();
             for some in paths.chunks(TOLD_TOGETHER) {
@@ -109,7 +109,7 @@ impl Merge {
 
     /// Returns where a listed path lies, if anything is there.
     pub(super) fn there(&mut self, path: &[u8]) -> Result<Option<PathBuf>, SaveError> {
-        Ok(self.target.look(path)?.map(|_| self.target.place(path)))
+        Ok(self.target.metadata(path)?.map(|_| self.target.place(path)))
     }
 
     /// Returns how many files and links are to be removed.
@@ -135,7 +135,7 @@ impl Merge {
         kept.is_some_and(|mark| *mark != 0)
     }
 
-    fn see(
+    fn scan_existing(
         &mut self,
         listed: &ListedFiles,
         delete: bool,
@@ -150,7 +150,7 @@ impl Merge {
             if self.exclude.leaves_out(entry) {
                 continue;
             }
-            let Some(meta) = self.target.look(&entry.path)? else { continue };
+            let Some(meta) = self.target.metadata(&entry.path)? else { continue };
             let place = self.target.place(&entry.path);
             match (meta.kind, &entry.kind) {
                 (FileKind::Directory, EntryKind::Directory) => {
@@ -207,7 +207,7 @@ impl Merge {
             if let (Some(kept), true) = (kept, is == Some(root)) {
                 *kept = mark;
                 if let (Some(_), Some(holdings)) = (nodes, cx.holdings) {
-                    holdings.there(number);
+                    holdings.mark_in_place(number);
                 }
             } else if let (Some(nodes), Some(slot)) = (nodes, slot) {
                 // The slots must be empty for the tree of the published file.
@@ -236,7 +236,7 @@ impl Merge {
         Ok(())
     }
 
-    fn see_what_goes(
+    fn scan_removals(
         &mut self,
         listed: &ListedFiles,
         cx: &mut Context<'_>,
@@ -275,7 +275,7 @@ impl Merge {
         unset: &mut RefusedAttributes,
         warnings: &mut Vec<String>,
     ) -> Result<(), SaveError> {
-        self.target.begin()?;
+        self.target.start_changes()?;
         self.require_unchanged(listed)?;
         while let Some((path, kind)) = self.removed.pop() {
             self.target.remove(&path, kind)?;
@@ -310,7 +310,7 @@ impl Merge {
             if !matches!(entry.kind, EntryKind::File { .. }) || !self.keeps(number) {
                 continue;
             }
-            let now = self.target.look(&entry.path)?;
+            let now = self.target.metadata(&entry.path)?;
             let is = now.filter(|meta| meta.kind == FileKind::File).map(|meta| mark(&meta));
             let was = usize::try_from(number).ok().and_then(|number| self.kept.get(number));
             if is.as_ref() != was {
@@ -345,7 +345,7 @@ impl Merge {
                             continue;
                         };
                         if !self.hard_link(staging, &entry, &file)? {
-                            warnings.push(copied(&entry.path, target));
+                            warnings.push(copied_warning(&entry.path, target));
                         }
                     }
                     _ => {}
@@ -380,7 +380,7 @@ fn clear(nodes: &OutboardFile, slot: u64, slots: u64) -> Result<(), StoreError> 
 }
 
 /// Returns the warning about a hard link that became a copy.
-pub(super) fn copied(path: &[u8], target: &[u8]) -> String {
+pub(super) fn copied_warning(path: &[u8], target: &[u8]) -> String {
     let (path, target) = (os_path(path), os_path(target));
     let what = "is a copy, as the file system refused a hard link to";
     format!("{} {what} {}", path.display(), target.display())

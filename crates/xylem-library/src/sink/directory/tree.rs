@@ -16,7 +16,7 @@ use xylem_store::{
 use xylem_tree::{Geometry, Segment, SegmentIndex, SegmentSize, TreeVerifier, Verified};
 
 use super::copies::Copies;
-use super::merge::{Merge, copied};
+use super::merge::{Merge, copied_warning};
 use super::updates::{DirectoryReuse, Updates, WaitingFile, same};
 use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
@@ -26,7 +26,7 @@ use crate::path::os_path;
 use crate::sink::attributes::{attributes, warn_of_unset, warnings};
 use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
-use crate::sink::file::{fetch_all, read_back, take_up};
+use crate::sink::file::{fetch_all, read_back, resume_partial};
 use crate::update::{Update, UpdateStart};
 
 mod review;
@@ -48,7 +48,7 @@ pub(super) struct StagedTree {
     segment_size: SegmentSize,
     under_way: HashMap<u64, PendingFile>,
     /// Files that were refused, to be requested after all others; `None` once they have been.
-    aside: Option<Vec<Listed>>,
+    postponed: Option<Vec<Listed>>,
     /// Whether refused files are left out instead of requested again.
     leaves_refused: bool,
     /// Files that were left out.
@@ -118,7 +118,7 @@ impl StagedTree {
             exclude,
             segment_size,
             under_way: HashMap::new(),
-            aside: Some(Vec::new()),
+            postponed: Some(Vec::new()),
             leaves_refused: false,
             left: Vec::new(),
             updates,
@@ -200,7 +200,7 @@ impl StagedTree {
             self.feed(cx)?;
         }
         let mut again = self.update(cx)?;
-        self.take_aside(cx)?;
+        self.request_postponed(cx)?;
         if self.has_all() && !self.complete {
             if self.is_as_written()? {
                 self.link_and_set(cx)?;
@@ -384,7 +384,7 @@ impl StagedTree {
             PendingFile::Small { listed, geometry, segments: Vec::new() }
         } else {
             let resuming = self.staging.open_file(&entry.path, root, geometry, *slot)?;
-            let (partial, resumed) = take_up(resuming, id, cx)?;
+            let (partial, resumed) = resume_partial(resuming, id, cx)?;
             let Resumed { verifier, have, bytes } = resumed;
             cx.tally.resumed += bytes;
             let start = UpdateStart { id, root, geometry, verifier, have };
@@ -424,7 +424,7 @@ impl StagedTree {
                 }
                 drop(partial);
                 // Treated like the rest of an earlier run: right segments stay.
-                self.staging.take_up();
+                self.staging.resume();
                 let before = cx.tally.resumed;
                 self.want(listed, None, cx)?;
                 cx.tally.resumed = before;
@@ -488,13 +488,13 @@ impl StagedTree {
         let EntryKind::File { size, root } = file.kind else { return Ok(()) };
         let copy = SmallFile { path, size, root };
         self.staging.copy_file(&copy, target, &entry_attributes(&file))?;
-        (cx.on_event)(LibraryEvent::Warning { what: copied(path, target) });
+        (cx.on_event)(LibraryEvent::Warning { what: copied_warning(path, target) });
         Ok(())
     }
 
     /// Postpones these files, so that refusals hold up nothing else.
-    pub(super) fn set_aside(&mut self, refused: &HashSet<ObjectId>, cx: &mut Context<'_>) {
-        let Some(aside) = &mut self.aside else { return };
+    pub(super) fn postpone(&mut self, refused: &HashSet<ObjectId>, cx: &mut Context<'_>) {
+        let Some(aside) = &mut self.postponed else { return };
         for id in refused {
             let ObjectId::File(number) = id else { continue };
             let listed = match self.under_way.remove(number) {
@@ -511,18 +511,18 @@ impl StagedTree {
     }
 
     /// Requests the postponed files again once all others are here.
-    fn take_aside(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
+    fn request_postponed(&mut self, cx: &mut Context<'_>) -> Result<(), SaveError> {
         if self.next.is_some() || !self.under_way.is_empty() {
             return Ok(());
         }
-        let Some(aside) = self.aside.take_if(|aside| !aside.is_empty()) else { return Ok(()) };
+        let Some(aside) = self.postponed.take_if(|aside| !aside.is_empty()) else { return Ok(()) };
         if self.leaves_refused {
             let lost = aside.into_iter().map(|listed| listed.entry.path).collect();
-            self.left = self.do_without(lost);
+            self.left = self.exclude_lost(lost);
             return Ok(());
         }
         // Treated like the rest of an earlier run: right segments stay.
-        self.staging.take_up();
+        self.staging.resume();
         let before = cx.tally.resumed;
         for listed in aside {
             self.want(Box::new(listed), None, cx)?;
@@ -549,7 +549,7 @@ impl StagedTree {
         };
         let lost: BTreeSet<Vec<u8>> =
             self.under_way.drain().map(|(_, under_way)| listed(under_way)).collect();
-        let lost = self.do_without(lost);
+        let lost = self.exclude_lost(lost);
         if !lost.is_empty() && !self.is_as_written()? {
             return Err(SaveError::ChangedMeanwhile(self.staging.path().to_path_buf()));
         }
@@ -558,7 +558,7 @@ impl StagedTree {
     }
 
     /// Excludes these files from the result.
-    fn do_without(&mut self, lost: BTreeSet<Vec<u8>>) -> Vec<PathBuf> {
+    fn exclude_lost(&mut self, lost: BTreeSet<Vec<u8>>) -> Vec<PathBuf> {
         let lost = Arc::new(lost);
         self.exclude.without(lost.clone());
         if let Some(merge) = &mut self.merge {
@@ -579,7 +579,7 @@ impl StagedTree {
 
     /// Returns whether all files are here.
     fn has_all(&self) -> bool {
-        let none_is_aside = self.aside.as_ref().is_none_or(Vec::is_empty);
+        let none_is_aside = self.postponed.as_ref().is_none_or(Vec::is_empty);
         self.next.is_none() && self.under_way.is_empty() && none_is_aside
     }
 }

@@ -120,7 +120,7 @@ impl Updates {
     pub(super) fn segment(&mut self, segment: &Verified<Segment<Bytes>>, now: Duration) {
         if let Some(coming) = &mut self.coming {
             coming.pieces.insert(segment.offset, segment.content.clone());
-            coming.late.put_off(now);
+            coming.late.extend(now);
         }
     }
 

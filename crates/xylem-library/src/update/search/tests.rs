@@ -312,6 +312,6 @@ fn holes_are_not_read() {
         }
     }
     let copies: Vec<Box<dyn Old>> = vec![Box::new(Endless)];
-    let searched = pieces(&copies, MIN_PIECE, most(3_000_000)).len() as u64 * MIN_PIECE;
+    let searched = pieces(&copies, MIN_PIECE, search_limit(3_000_000)).len() as u64 * MIN_PIECE;
     assert!((SEARCHED..2 * SEARCHED).contains(&searched), "{searched}");
 }

@@ -86,10 +86,10 @@ fn a_flood_of_candidates_is_rate_limited() {
 fn synthetic_addresses_are_neither_announced_nor_accepted() {
     let (mut a, mut b, links, _) = connected();
     for end in [&mut a, &mut b] {
-        assert!(end.set_made_up(RELAYED, PathKind::Relayed));
+        assert!(end.add_synthetic_prefix(RELAYED, PathKind::Relayed));
         while end.poll_event().is_some() {}
     }
-    a.tell_candidates(links[0], &[relayed(), host(1, 1), host(1, 0)], NatMapping::Symmetric);
+    a.announce_candidates(links[0], &[relayed(), host(1, 1), host(1, 0)], NatMapping::Symmetric);
     let told = drain(&mut a);
     feed(&mut b, 1, &told);
     let (link, mapping) = (links[1], NatMapping::Symmetric);
@@ -128,7 +128,7 @@ fn a_search_needs_exactly_one_symmetric_nat() {
     ] {
         let (mut a, mut b, links, _) = connected();
         if let Some(mapping) = ours {
-            a.tell_candidates(links[0], &[host(1, 1)], mapping);
+            a.announce_candidates(links[0], &[host(1, 1)], mapping);
         }
         if let Some(flags) = theirs {
             let list = candidates(1, flags, &[host(2, 2)]);
@@ -146,9 +146,9 @@ fn a_search_needs_exactly_one_symmetric_nat() {
 fn candidates_are_repeated_until_acknowledged() {
     let (mut a, mut b, links, _) = connected();
     while b.poll_event().is_some() {}
-    a.tell_candidates(links[0], &[host(1, 1)], NatMapping::Stable);
+    a.announce_candidates(links[0], &[host(1, 1)], NatMapping::Stable);
     drain(&mut a);
-    a.tell_candidates(links[0], &[host(1, 2)], NatMapping::Stable);
+    a.announce_candidates(links[0], &[host(1, 2)], NatMapping::Stable);
     let mut buf = Vec::new();
     let (mut now, mut times) = (ZERO, 0);
     while now < Duration::from_secs(5) {

@@ -95,7 +95,7 @@ impl Thief {
         let mut draws = Vec::new();
         let mut secret = |i: usize| {
             let link = up(&mut pair.ends[i], pair.links[i]);
-            let (secret, mut rng) = link.steal();
+            let (secret, mut rng) = link.secrets_in_memory();
             draws.extend((0..40).map(|_| rng.array::<32>()));
             secret
         };
@@ -111,7 +111,7 @@ impl Thief {
         guess: Option<&RatchetSecret>,
     ) -> (usize, Vec<[u8; 32]>) {
         let mut openers = self.secrets.each_ref().map(|secret| {
-            let mut opener = Opener::new(cipher(), secret.stolen());
+            let mut opener = Opener::new(cipher(), secret.copy_for_test());
             if let Some(guess) = guess {
                 opener.ratchet(guess.clone());
             }

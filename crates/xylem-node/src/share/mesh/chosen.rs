@@ -44,7 +44,7 @@ impl Mesh {
             chosen.insert(*who);
             there += usize::from(!is_away);
         }
-        let unmet = self.unmet();
+        let unmet = self.members_without_link();
         let asked = |who: &PublisherId| unmet.contains(who) || self.heard.question(who).is_some();
         let mut asked: Vec<_> = by_rank.into_iter().filter(|(_, who, _)| asked(who)).collect();
         asked.sort_by_key(|(.., is_away)| *is_away);
@@ -54,7 +54,7 @@ impl Mesh {
 
     /// For the founder of an open group: members without a link to it so far. When the group is closed, the founder
     /// lists only members to which it had one.
-    fn unmet(&self) -> BTreeSet<PublisherId> {
+    fn members_without_link(&self) -> BTreeSet<PublisherId> {
         let roles = self.members.roles();
         if self.own != self.group.founder || roles.closed || roles.schema.is_some() {
             return BTreeSet::new();
@@ -77,7 +77,7 @@ impl Mesh {
             .filter(|(_, who)| !chosen.contains(who))
             .collect();
         for (face, who) in others {
-            self.give_up(links, face);
+            self.close_stream(links, face);
             // It was up, so it is not away.
             self.dials.get_mut(&who).into_iter().for_each(|dial| dial.is_away = false);
         }

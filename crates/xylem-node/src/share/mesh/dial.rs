@@ -74,9 +74,9 @@ pub(super) struct MemberDial {
     pub(super) faces: BTreeSet<FaceId>,
     pub(super) again: Option<Duration>,
     /// When its last statement came, or its last claim of a new address.
-    heard: Duration,
+    last_statement: Duration,
     /// Whether it has sent a statement on the open stream. A refused peer receives none.
-    pub(super) speaks: bool,
+    pub(super) has_spoken: bool,
     /// Its rank among the members to keep a link to, in a large group.
     pub(super) rank: [u8; 8],
     /// Whether the last dial failed, or its link ended since.
@@ -106,10 +106,10 @@ impl MemberDial {
     }
 
     /// Schedules another dial, unless one is in progress.
-    fn put_off(&mut self, now: Duration) {
+    fn schedule_redial(&mut self, now: Duration) {
         if self.faces.is_empty() && self.again.is_none() {
             self.is_away = true;
-            let away = now.saturating_sub(self.heard);
+            let away = now.saturating_sub(self.last_statement);
             self.again = Some(now + (away / REDIAL_PART).clamp(REDIAL, LONGEST_REDIAL));
         }
     }
@@ -123,7 +123,7 @@ fn rank(own: &PublisherId, member: &PublisherId) -> [u8; 8] {
 
 impl Mesh {
     /// Records that the link with this key speaks for a member: its claim is confirmed.
-    pub(super) fn found(&mut self, member: &PublisherId, key: &[u8; 32]) {
+    pub(super) fn confirm_claim(&mut self, member: &PublisherId, key: &[u8; 32]) {
         if let Some(dial) = self.dials.get_mut(member).filter(|dial| dial.key == *key) {
             dial.is_found = true;
         }
@@ -152,8 +152,8 @@ impl Mesh {
             ticket: ticket.clone(),
             faces: BTreeSet::new(),
             again: Some(now),
-            heard: now,
-            speaks: false,
+            last_statement: now,
+            has_spoken: false,
             is_found: false,
             tries: DialBudget::new(TRIES, TRY_EVERY, now),
         });
@@ -162,7 +162,7 @@ impl Mesh {
             return;
         }
         // Its address has changed: stop dials to the old one.
-        dial.heard = now;
+        dial.last_statement = now;
         dial.is_found = false;
         dial.key = key;
         dial.ticket = ticket.clone();
@@ -207,16 +207,16 @@ impl Mesh {
         }
         if let Some(dial) = self.dials.get_mut(&member) {
             // It was up until now, even if it had sent nothing for long.
-            if std::mem::take(&mut dial.speaks) {
-                dial.heard = now;
+            if std::mem::take(&mut dial.has_spoken) {
+                dial.last_statement = now;
             }
-            dial.put_off(now);
+            dial.schedule_redial(now);
             self.chosen = None;
         }
     }
 
     /// Dials absent members that are due.
-    pub(super) fn dial_who_is_away(&mut self, links: &mut dyn MeshLinks, now: Duration) {
+    pub(super) fn dial_absent_members(&mut self, links: &mut dyn MeshLinks, now: Duration) {
         let is_due =
             |who| self.dials.get(who).is_some_and(|dial| dial.again.is_some_and(|at| at <= now));
         if !self.chosen.iter().flatten().any(is_due) {
@@ -225,7 +225,7 @@ impl Mesh {
         let admitted = self.streams.values().filter_map(|s| s.member.map(|member| (member, s.key)));
         let (up, keys): (BTreeSet<PublisherId>, BTreeSet<[u8; 32]>) = admitted.unzip();
         // A dialer has to begin with its own statement, or it is refused.
-        let speaks = self.said.is_some();
+        let speaks = self.own_statement.is_some();
         let claims = &mut self.claims;
         let mut gone = false;
         for member in self.chosen.iter().flatten().filter(|_| speaks) {
@@ -245,7 +245,7 @@ impl Mesh {
                     Err(then) => (dial.again, dial.is_away) = (Some(then), true),
                 }
             }
-            dial.put_off(now);
+            dial.schedule_redial(now);
             gone |= dial.is_away && !was_away;
         }
         if gone {

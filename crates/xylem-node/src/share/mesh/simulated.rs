@@ -203,7 +203,7 @@ fn address(n: usize) -> SocketAddr {
 }
 
 /// The number of the member with this address.
-fn who_is_at(address: SocketAddr) -> usize {
+fn member_at(address: SocketAddr) -> usize {
     let SocketAddr::V4(address) = address else { panic!("all are IPv4") };
     let [.., high, low] = address.ip().octets();
     usize::from(u16::from_be_bytes([high, low]))
@@ -305,7 +305,7 @@ impl MeshMember {
     /// Sends its latest statement.
     fn say_again(&mut self) {
         if let Some(RunningMember { wires, mesh, .. }) = &mut self.running {
-            mesh.say(wires, self.said.clone(), Some(self.roles.clone()));
+            mesh.send_own_statement(wires, self.said.clone(), Some(self.roles.clone()));
         }
     }
 
@@ -448,7 +448,7 @@ impl MeshWorld {
     }
 
     /// Whether all running members have the latest statements of all others.
-    fn all_know_all(&self) -> bool {
+    fn has_converged(&self) -> bool {
         let running = self.members.iter().filter(|member| member.running.is_some());
         running.into_iter().all(|member| {
             self.members.iter().filter(|other| other.n != member.n).all(|other| {
@@ -461,7 +461,7 @@ impl MeshWorld {
     /// Runs until all running members have the latest statements of all others. Returns the time that takes.
     fn converge(&mut self) -> Duration {
         let begin = self.queue.now();
-        while !self.all_know_all() {
+        while !self.has_converged() {
             assert!(self.queue.now() < begin + Duration::from_secs(120), "never all");
             self.run(ms(10));
         }
@@ -512,7 +512,7 @@ impl Simulation for MeshWorld {
     }
 
     fn handle(&mut self, (from, to, datagram): Self::Event) {
-        let (now, n) = (self.queue.now(), who_is_at(to));
+        let (now, n) = (self.queue.now(), member_at(to));
         let member = self.members.get_mut(n);
         if let Some(running) = member.and_then(|member| member.running.as_mut()) {
             running.wires.endpoint.handle_datagram(now, from, BytesMut::from(&datagram[..]));
@@ -779,7 +779,7 @@ fn dialling_claimed_addresses_has_a_bounded_cost() {
             };
             let read = MemberStatement::read(&said, &world.group).unwrap();
             assert!(mesh.learn(wires, read, said.clone()));
-            mesh.tell_all(wires, &said, None);
+            mesh.send_to_all(wires, &said, None);
         }
         world.run(ms(20));
     }

@@ -58,7 +58,7 @@ impl MemberStream {
     }
 
     pub(super) fn queue(&mut self, said: &[u8]) {
-        StatementInbox::framed(said, &mut self.out);
+        StatementInbox::put_framed(said, &mut self.out);
     }
 
     /// Writes as much as the stream takes. Returns false if the stream is unusable.

@@ -14,9 +14,9 @@ use crate::relay::wire::{CircuitTag, RelayRefusal};
 
 /// Bits of a circuit's number within the tag that the relay chooses. The bits above distinguish it from earlier
 /// circuits with the same number.
-const NUMBER: u32 = 20;
+const NUMBER_BITS: u32 = 20;
 /// Maximum number of datagrams to a target that has not sent one: enough for a few handshakes.
-const UNANSWERED: u32 = 32;
+const MAX_UNANSWERED_DATAGRAMS: u32 = 32;
 
 #[derive(Debug)]
 struct RelayCircuit {
@@ -59,26 +59,30 @@ impl RelayCircuits {
     ) -> Result<(), RelayRefusal> {
         let asking = registrations.get(from.0).ok_or(RelayRefusal::NotHere)?;
         let host = asking.host;
-        let same = asking.asked.iter().find(|(tag, _)| *tag == from.1).map(|(_, number)| *number);
+        let same = asking
+            .circuits_requested
+            .iter()
+            .find(|(tag, _)| *tag == from.1)
+            .map(|(_, number)| *number);
         // A client may repeat a request, because it does not know whether the relay still has the circuit.
         let stands = |number| self.get(number).is_some_and(|circuit| circuit.to.0 == to);
         if same.is_some_and(stands) {
             return Ok(());
         }
-        let full = asking.asked.len() >= config.circuits_asked.max(1);
-        let idlest = || self.idlest(asking.asked.iter().map(|(_, number)| *number));
+        let full = asking.circuits_requested.len() >= config.circuits_asked.max(1);
+        let idlest = || self.idlest(asking.circuits_requested.iter().map(|(_, number)| *number));
         let own = same.or_else(|| if full { idlest() } else { None });
         if let Some(number) = own {
             self.end(registrations, number);
         }
-        let reached = &registrations.get(to).ok_or(RelayRefusal::NotHere)?.reached;
+        let reached = &registrations.get(to).ok_or(RelayRefusal::NotHere)?.circuits_as_target;
         if reached.len() >= config.circuits_reached.max(1)
             && let Some(number) = self.least_of_greediest(reached)
         {
             self.end(registrations, number);
         }
-        if self.len() >= config.circuits.clamp(1, 1 << NUMBER)
-            && let Some(number) = self.crowd.greediest()
+        if self.len() >= config.circuits.clamp(1, 1 << NUMBER_BITS)
+            && let Some(number) = self.crowd.oldest_of_largest_site()
         {
             self.end(registrations, number);
         }
@@ -91,17 +95,18 @@ impl RelayCircuits {
             }
         };
         self.made = self.made.wrapping_add(1);
-        let tag = CircuitTag::of_relay(self.made.wrapping_shl(NUMBER) & (u32::MAX >> 1) | number);
+        let tag =
+            CircuitTag::of_relay(self.made.wrapping_shl(NUMBER_BITS) & (u32::MAX >> 1) | number);
         let circuit = RelayCircuit { from, to: (to, tag), host, used: now, unanswered: Some(0) };
         if let Some(place) = self.slots.get_mut(number as usize) {
             *place = Some(circuit);
         }
         self.crowd.add(host, number);
         if let Some(one) = registrations.get_mut(from.0) {
-            one.asked.push((from.1, number));
+            one.circuits_requested.push((from.1, number));
         }
         if let Some(one) = registrations.get_mut(to) {
-            one.reached.push(number);
+            one.circuits_as_target.push(number);
         }
         Ok(())
     }
@@ -132,9 +137,9 @@ impl RelayCircuits {
         tag: CircuitTag,
     ) -> Option<(RegistrationSlot, CircuitTag)> {
         let number = if tag.is_of_relay() {
-            tag.number() & ((1 << NUMBER) - 1)
+            tag.number() & ((1 << NUMBER_BITS) - 1)
         } else {
-            let asked = &registrations.get(near)?.asked;
+            let asked = &registrations.get(near)?.circuits_requested;
             asked.iter().find(|(own, _)| *own == tag)?.1
         };
         let circuit = self.slots.get_mut(number as usize)?.as_mut()?;
@@ -144,7 +149,7 @@ impl RelayCircuits {
         } else if circuit.from == (near, tag) {
             // A target that does not answer must not be flooded.
             if let Some(sent) = &mut circuit.unanswered {
-                *sent = sent.checked_add(1).filter(|sent| *sent <= UNANSWERED)?;
+                *sent = sent.checked_add(1).filter(|sent| *sent <= MAX_UNANSWERED_DATAGRAMS)?;
             }
             circuit.to
         } else {
@@ -161,17 +166,17 @@ impl RelayCircuits {
         self.free.push(number);
         self.crowd.remove(circuit.host, number);
         if let Some(one) = registrations.get_mut(circuit.from.0) {
-            one.asked.retain(|(_, it)| *it != number);
+            one.circuits_requested.retain(|(_, it)| *it != number);
         }
         if let Some(one) = registrations.get_mut(circuit.to.0) {
-            one.reached.retain(|it| *it != number);
+            one.circuits_as_target.retain(|it| *it != number);
         }
     }
 
     pub(super) fn end_all_of(&mut self, registrations: &mut Registrations, slot: RegistrationSlot) {
         let Some(one) = registrations.get(slot) else { return };
-        let asked = one.asked.iter().map(|(_, number)| *number);
-        let numbers: Vec<u32> = asked.chain(one.reached.iter().copied()).collect();
+        let asked = one.circuits_requested.iter().map(|(_, number)| *number);
+        let numbers: Vec<u32> = asked.chain(one.circuits_as_target.iter().copied()).collect();
         for number in numbers {
             self.end(registrations, number);
         }

@@ -29,31 +29,31 @@ pub(super) struct RelayRegistration {
     /// Its address, which it has proven.
     pub at: SocketAddr,
     /// The address from which it last sent a keep-alive, not proven yet.
-    pub moving: Option<SocketAddr>,
+    pub unproven_address: Option<SocketAddr>,
     pub host: IpAddr,
-    pub heard: Duration,
+    pub last_keep_alive: Duration,
     /// When it was last sent a demand for proof of its address.
-    pub told: Duration,
+    pub last_proof_demand: Duration,
     /// The highest number of its keep-alives.
     pub number: u32,
     pub epoch: u32,
     up: [Option<DatagramHead>; 2],
     pub down: DatagramHead,
     /// The token that notifies it after this relay was killed and started again.
-    pub back: [u8; TOKEN],
+    pub restart_token: [u8; TOKEN],
     pub bytes: LeakyBucket,
     listens: bool,
     names: Vec<[u8; 32]>,
     pub code: Option<u32>,
     /// Circuits that it has requested, by its own tags.
-    pub asked: Vec<(CircuitTag, u32)>,
+    pub circuits_requested: Vec<(CircuitTag, u32)>,
     /// Circuits in which it is the target.
-    pub reached: Vec<u32>,
+    pub circuits_as_target: Vec<u32>,
 }
 
 impl RelayRegistration {
     /// The id of its datagrams in its newest epoch.
-    pub(super) fn sends_with(&self) -> DatagramId {
+    pub(super) fn current_id(&self) -> DatagramId {
         IdEpoch::new(&self.secret, self.epoch).up.id
     }
 
@@ -158,7 +158,7 @@ impl Registrations {
         if self.len() >= config.registrations {
             return self
                 .crowd
-                .greediest()
+                .oldest_of_largest_site()
                 .map(|slot| Some(RegistrationSlot(slot)))
                 .ok_or(RelayRefusal::Quota);
         }
@@ -182,21 +182,21 @@ impl Registrations {
             key: peer.key,
             secret: register.secret.clone(),
             at: peer.at,
-            moving: None,
+            unproven_address: None,
             host: peer.host,
-            heard: now,
-            told: Duration::ZERO,
+            last_keep_alive: now,
+            last_proof_demand: Duration::ZERO,
             number: register.number,
             epoch: register.epoch,
             up: [Some(up), None],
             down,
-            back: wire::back(&register.secret, register.epoch),
+            restart_token: wire::restart_token(&register.secret, register.epoch),
             bytes: LeakyBucket::default(),
             listens: register.listens,
             names: Vec::new(),
             code: None,
-            asked: Vec::new(),
-            reached: Vec::new(),
+            circuits_requested: Vec::new(),
+            circuits_as_target: Vec::new(),
         };
         let slot = match self.free.pop() {
             Some(slot) => slot,
@@ -212,12 +212,12 @@ impl Registrations {
         if let Some(place) = self.slots.get_mut(slot as usize) {
             *place = Some(Box::new(one));
         }
-        self.describe(RegistrationSlot(slot), register);
+        self.set_names_and_code(RegistrationSlot(slot), register);
         Ok(RegistrationSlot(slot))
     }
 
     /// Sets the names, and assigns a number if one is wanted.
-    fn describe(&mut self, slot: RegistrationSlot, register: &Register) {
+    fn set_names_and_code(&mut self, slot: RegistrationSlot, register: &Register) {
         self.forget_names(slot);
         let mut names: Vec<[u8; 32]> = register.names.iter().map(|it| it.publisher.0).collect();
         names.sort_unstable();
@@ -264,16 +264,16 @@ impl Registrations {
         let before = one.up[0].filter(|_| !same);
         let after = if same { one.up[1] } else { before };
         let gone = one.up[1].filter(|_| !same);
-        (one.at, one.moving, one.heard) = (peer.at, None, now);
+        (one.at, one.unproven_address, one.last_keep_alive) = (peer.at, None, now);
         one.number = one.number.max(register.number);
         (one.epoch, one.up, one.down) = (register.epoch, [Some(up), after], down);
-        one.back = wire::back(&register.secret, register.epoch);
+        one.restart_token = wire::restart_token(&register.secret, register.epoch);
         if let Some(gone) = gone.filter(|gone| gone.id != up.id) {
             self.ids.remove(&gone.id);
         }
         self.ids.insert(up.id, slot);
         self.moved(slot, Some(peer.host));
-        self.describe(slot, register);
+        self.set_names_and_code(slot, register);
         Ok(())
     }
 
@@ -310,8 +310,8 @@ impl Registrations {
     }
 
     /// The registrations without a keep-alive for `lifetime`.
-    pub(super) fn over(&self, now: Duration, lifetime: Duration) -> Vec<RegistrationSlot> {
-        let over = |one: &RelayRegistration| now >= one.heard.saturating_add(lifetime);
+    pub(super) fn expired(&self, now: Duration, lifetime: Duration) -> Vec<RegistrationSlot> {
+        let over = |one: &RelayRegistration| now >= one.last_keep_alive.saturating_add(lifetime);
         let slots = (0_u32..).zip(&self.slots);
         let over = slots.filter(|(_, one)| one.as_deref().is_some_and(over));
         over.map(|(slot, _)| RegistrationSlot(slot)).collect()

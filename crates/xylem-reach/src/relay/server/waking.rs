@@ -12,11 +12,11 @@ use super::registrations::RelayRegistration;
 use super::{ADDRESS, TOKEN, address_bytes};
 
 /// Number of clients notified at once, and the pause until the next batch. Each of them then registers.
-const AT_ONCE: usize = 256;
-const PAUSE: Duration = Duration::from_millis(50);
+const BATCH_SIZE: usize = 256;
+const BATCH_PAUSE: Duration = Duration::from_millis(50);
 /// How often each client is notified, and the time between: datagrams can be lost.
-const TIMES: u8 = 2;
-const AGAIN: Duration = Duration::from_secs(1);
+const NOTICES_PER_CLIENT: u8 = 2;
+const NOTICE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A client's address, and the token that its notification ends with.
 pub(super) type NotifiedClient = (SocketAddr, [u8; TOKEN]);
@@ -26,8 +26,8 @@ pub(super) type NotifiedClient = (SocketAddr, [u8; TOKEN]);
 pub(super) struct RestartNotices(VecDeque<(Duration, u8, NotifiedClient)>);
 
 /// The bytes kept of one registration.
-pub(super) fn kept(one: &RelayRegistration) -> impl Iterator<Item = u8> {
-    address_bytes(one.at).into_iter().chain(one.back)
+pub(super) fn encode_client(one: &RelayRegistration) -> impl Iterator<Item = u8> {
+    address_bytes(one.at).into_iter().chain(one.restart_token)
 }
 
 impl RestartNotices {
@@ -40,7 +40,7 @@ impl RestartNotices {
             let at = SocketAddr::from((*ip, u16::from_be_bytes(*port)));
             let at = SocketAddr::new(at.ip().to_canonical(), at.port());
             let is_one = at.port() != 0 && !at.ip().is_unspecified() && !at.ip().is_multicast();
-            is_one.then_some((now, TIMES, (at, *rest.first_chunk()?)))
+            is_one.then_some((now, NOTICES_PER_CLIENT, (at, *rest.first_chunk()?)))
         };
         Self(all.iter().take(most).filter_map(one).collect())
     }
@@ -53,17 +53,17 @@ impl RestartNotices {
     /// The clients to notify now.
     pub(super) fn due(&mut self, now: Duration) -> Vec<NotifiedClient> {
         let mut woken = Vec::new();
-        while woken.len() < AT_ONCE
+        while woken.len() < BATCH_SIZE
             && self.0.front().is_some_and(|(due, ..)| *due <= now)
             && let Some((_, left, one)) = self.0.pop_front()
         {
             woken.push(one);
             if let Some(left) = left.checked_sub(1).filter(|left| *left > 0) {
-                self.0.push_back((now.saturating_add(AGAIN), left, one));
+                self.0.push_back((now.saturating_add(NOTICE_INTERVAL), left, one));
             }
         }
         if let Some((due, ..)) = self.0.front_mut().filter(|_| !woken.is_empty()) {
-            *due = (*due).max(now.saturating_add(PAUSE));
+            *due = (*due).max(now.saturating_add(BATCH_PAUSE));
         }
         woken
     }

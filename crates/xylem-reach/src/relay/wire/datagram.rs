@@ -153,7 +153,7 @@ pub(in crate::relay) fn seal(
     let padding = usize::from(padding.min(PADDING.saturating_sub(1)));
     body.resize(BODY.saturating_add(padding), 0);
     let mac = mac(key, &header, &body);
-    hide(key, &mac, &mut body);
+    xor_keystream(key, &mac, &mut body);
     let mut out = header.to_vec();
     out.extend_from_slice(&mac);
     out.extend_from_slice(&body);
@@ -168,7 +168,7 @@ pub(in crate::relay) fn open(key: &[u8; 32], datagram: &[u8]) -> Option<KeepAliv
     let (header, rest) = datagram.split_first_chunk::<HEADER>()?;
     let (sent, hidden) = rest.split_first_chunk::<MAC>()?;
     let mut body = hidden.to_vec();
-    hide(key, sent, &mut body);
+    xor_keystream(key, sent, &mut body);
     if !constant_time_eq::constant_time_eq(&mac(key, header, &body), sent) {
         return None;
     }
@@ -195,7 +195,7 @@ pub(in crate::relay) fn reset(random: &[u8; 64], token: [u8; TOKEN]) -> Vec<u8> 
 
 /// The token with which a relay that was killed and started again notifies a client that registered in this epoch. The
 /// message has the form of a [`reset`]. Only the client and the relay know the token.
-pub(in crate::relay) fn back(secret: &[u8; 32], epoch: u32) -> [u8; TOKEN] {
+pub(in crate::relay) fn restart_token(secret: &[u8; 32], epoch: u32) -> [u8; TOKEN] {
     let mut material = Zeroizing::new([0; 36]);
     material[..32].copy_from_slice(secret);
     material[32..].copy_from_slice(&epoch.to_be_bytes());
@@ -222,7 +222,7 @@ fn mac(key: &[u8; 32], header: &[u8; HEADER], body: &[u8]) -> [u8; MAC] {
     *hasher.finalize().as_bytes().first_chunk().expect("32 bytes are more")
 }
 
-fn hide(key: &[u8; 32], mac: &[u8; MAC], body: &mut [u8]) {
+fn xor_keystream(key: &[u8; 32], mac: &[u8; MAC], body: &mut [u8]) {
     let mut stream = [0; LONGEST];
     let stream = &mut stream[..body.len().min(LONGEST)];
     Hasher::new_keyed(key).update(&[1]).update(mac).finalize_xof().fill(stream);

@@ -126,7 +126,7 @@ impl SyncMember<'_> {
         }
         let member = said.member;
         // A member whose certificate has expired meanwhile is no member.
-        if self.roles.hear(&member, &said.shown, wall_clock().milliseconds()).is_err() {
+        if self.roles.judge_member(&member, &said.shown, wall_clock().milliseconds()).is_err() {
             return;
         }
         let before = self.others.get(&member);
@@ -179,7 +179,7 @@ impl SyncMember<'_> {
         }
         self.home.keep_members(self.others.values().map(|other| &other.bytes[..]))?;
         self.met.retain(|member| self.others.contains_key(member) || self.up.contains(member));
-        self.home.keep_met(&self.met)?;
+        self.home.keep_linked_members(&self.met)?;
         if let Some(port) = port {
             self.home.keep_port(*port)?;
         }
@@ -203,7 +203,9 @@ impl SyncMember<'_> {
 
     pub(super) fn take_roles(&mut self, roles: Roles, tell: &mut dyn FnMut(SyncEvent)) {
         // Send nothing to former members from now on, however long a scan of the folder takes.
-        self.serving.iter().for_each(|serving| serving.say(Vec::new(), Some(roles.clone())));
+        self.serving
+            .iter()
+            .for_each(|serving| serving.send_statement(Vec::new(), Some(roles.clone())));
         if self.roles.take(roles) {
             self.drop_former_members(tell);
         }
@@ -213,7 +215,7 @@ impl SyncMember<'_> {
     pub(super) fn drop_former_members(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         let (now_ms, is_told) = (wall_clock().milliseconds(), !self.is_large());
         for other in self.others.values() {
-            let judged = self.roles.hear(&other.said.member, &other.said.shown, now_ms);
+            let judged = self.roles.judge_member(&other.said.member, &other.said.shown, now_ms);
             if judged.is_err() && self.up.remove(&other.said.member) && is_told {
                 let (name, key) = (other.said.name.clone(), other.said.member.to_string());
                 tell(SyncEvent::Member { name, key, up: false });
@@ -222,7 +224,7 @@ impl SyncMember<'_> {
         self.others.retain(|member, _| self.roles.admits(member));
         self.scan_at = Some(Instant::now());
         let own = self.key.public();
-        if let Err(why) = self.roles.hear(&own, &self.shown, now_ms) {
+        if let Err(why) = self.roles.judge_member(&own, &self.shown, now_ms) {
             tell(warning(format!("this member is not admitted to its group any more: {why}")));
         }
         let read_only = !self.roles.may_write(&own);

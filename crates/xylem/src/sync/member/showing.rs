@@ -54,7 +54,7 @@ impl SyncMember<'_> {
     /// Our role, from the founder's list or the schema.
     fn own_role(&mut self) -> &'static str {
         let (own, now_ms) = (self.key.public(), wall_clock().milliseconds());
-        let is_member = self.roles.hear(&own, &self.shown, now_ms).is_ok();
+        let is_member = self.roles.judge_member(&own, &self.shown, now_ms).is_ok();
         match is_member {
             _ if own == self.home.invitation.group.founder => "founder",
             // A member that was removed does not receive the list any more.

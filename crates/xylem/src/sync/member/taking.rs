@@ -282,7 +282,7 @@ impl SyncMember<'_> {
     fn retain_obstacles(&mut self, said: &MemberStatement, plan: &Plan) {
         let Some((number, noted)) = self.taking.noted.get_mut(&said.member) else { return };
         let planned: HashSet<&[u8]> =
-            plan.put.iter().chain(&plan.gone).map(|place| place.path.as_slice()).collect();
+            plan.put.iter().chain(&plan.removed).map(|place| place.path.as_slice()).collect();
         let refused = plan.refused.iter().map(|(path, _)| path.as_slice());
         let planned: HashSet<&[u8]> = planned.into_iter().chain(refused).collect();
         let more = std::mem::replace(number, said.number) < said.number;
@@ -416,10 +416,11 @@ impl SyncMember<'_> {
             }
         }
         plan.leave_out_contents(&missing);
-        let known = !plan.known.is_empty();
+        let known = !plan.noted.is_empty();
         let staged = wanted.into_keys().map(|root| (root, root.to_string().into_bytes())).collect();
         let applied = self.folder.apply(plan, self.staged.dir(), &staged, now)?;
-        let Applied { put, paths, gone, conflicts, copies, noted, whole } = applied;
+        let Applied { put, paths, removed: gone, conflicts, copies, noted, complete: whole } =
+            applied;
         let paths = paths.iter().take(MAX_TOLD).map(|path| os_path(path)).collect();
         if !noted.is_empty() {
             let all = self.taking.noted.entry(said.member);
@@ -429,7 +430,7 @@ impl SyncMember<'_> {
         let copies = copies.into_iter().take(MAX_NAMED);
         let copies = copies.map(|(path, whose)| (os_path(&path), whose)).collect();
         if put + gone > 0 {
-            let (name, kept) = (said.name.clone(), self.folder.removed());
+            let (name, kept) = (said.name.clone(), self.folder.kept_count());
             tell(SyncEvent::Took { name, put, gone, kept, paths, conflicts, copies });
         }
         let moved = known || put + gone > 0;
@@ -485,10 +486,10 @@ impl SyncMember<'_> {
                 Ok(None)
             }
             Err(e) => {
-                let part = sink::left_by(&at);
+                let part = sink::staging_path(&at);
                 self.staged.keep(&part, &missing).map_err(|e| local(&part, &e))?;
                 // A fetch of another version of the folder starts with the content that was kept.
-                let _ = sink::give_up(&self.options.store, content.root, &at);
+                let _ = sink::abandon_fetch(&self.options.store, content.root, &at);
                 Ok(Some(e))
             }
         }

@@ -73,7 +73,7 @@ impl StagedTree {
         drop(wanted);
         if !odd && let Some((path, time)) = other_time {
             // Some file systems do not store such times, or not so exactly.
-            odd = self.staging.keeps_time(&path, time)?;
+            odd = self.staging.keeps_mtime(&path, time)?;
         }
         if !odd {
             return Ok(true);
