@@ -119,7 +119,7 @@ exports! {
     /// Writes the next report to the output. Returns 0 for none, 1 for a text, 2 for bytes at `offset`, 3 for records
     /// of nodes.
     told() -> u32 {
-        |s| match s.download().poll_told() {
+        |s| match s.download().poll_report() {
             None => 0,
             Some(PageReport::Text(text)) => {
                 s.output = text.into_bytes();
@@ -140,7 +140,7 @@ exports! {
     recall() {
         |s| {
             let records = core::mem::take(&mut s.input);
-            s.download().recall(&records);
+            s.download().load_nodes(&records);
         }
     }
     /// The number of bytes to read back from `offset`; 0 if there are no more.
