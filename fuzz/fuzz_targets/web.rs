@@ -69,7 +69,7 @@ fuzz_target!(|input: &[u8]| {
             }
             6 => download.remove_peer(now, peer),
             7 => download.flush(),
-            8 => download.recall(body),
+            8 => download.load_nodes(body),
             9 => {
                 // Records of true nodes, which the fuzzer cannot guess.
                 let mut records = Vec::new();
@@ -77,7 +77,7 @@ fuzz_target!(|input: &[u8]| {
                     records.extend_from_slice(&(slot as u64).to_le_bytes());
                     records.extend(value.iter().copied().chain(core::iter::repeat(0)).take(32));
                 }
-                download.recall(&records);
+                download.load_nodes(&records);
             }
             10 => {
                 let asked = download.next_check();
@@ -98,7 +98,7 @@ fuzz_target!(|input: &[u8]| {
                 asked.push((peer, packet.clone()));
             }
         }
-        while let Some(told) = download.poll_told() {
+        while let Some(told) = download.poll_report() {
             match told {
                 PageReport::Run(run) => {
                     assert!(run.offset + run.bytes.len() as u64 <= LEN as u64);
