@@ -237,6 +237,6 @@ mod tests {
         assert_eq!(read(&path).expect("as written"), reports);
         std::fs::write(&path, lines(&reports) + "no\n").expect("a file");
         let error = read(&path).expect_err("no report");
-        assert!(error.to_string().contains("line 3 is no report"), "{error}");
+        assert!(error.to_string().contains("line 3 is not a report"), "{error}");
     }
 }

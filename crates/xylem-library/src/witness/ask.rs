@@ -346,7 +346,7 @@ mod tests {
         assert_eq!((one.by.len(), one.missing.len()), (1, 1));
         let why = one.enough().unwrap_err();
         assert_eq!(why.blame, Blame::Network);
-        assert!(why.message.contains("nothing of /a"), "{why}");
+        assert!(why.message.contains(", not by /a"), "{why}");
     }
 
     #[test]
