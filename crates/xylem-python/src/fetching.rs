@@ -44,8 +44,9 @@ pub(crate) fn ticket(text: &str) -> PyResult<Ticket> {
 
 /// Converts seconds, which may have a fraction.
 pub(crate) fn seconds(seconds: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(seconds)
-        .map_err(|_| to_exception(Error::usage(format!("{seconds} is not a valid number of seconds"))))
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        to_exception(Error::usage(format!("{seconds} is not a valid number of seconds")))
+    })
 }
 
 /// The directory of the store: the given one, else the default. It is made accessible to this user alone.

@@ -95,7 +95,8 @@ impl<T: Send + 'static> RunningCall<T> {
         let outcome: Outcome<T> = py.detach(move || thread.join());
         self.stop.0 = None;
         let bug = |_| {
-            let message = format!("this is a bug in xylem {}, please report it", env!("CARGO_PKG_VERSION"));
+            let message =
+                format!("this is a bug in xylem {}, please report it", env!("CARGO_PKG_VERSION"));
             Err(Error { blame: Blame::Local, message })
         };
         outcome.unwrap_or_else(bug).map_err(to_exception)

@@ -16,7 +16,10 @@ use core::panic::PanicInfo;
 use core::time::Duration;
 
 use machine::{Console, exit};
-use xylem_forward::{ForwarderConfig, FaceId, FaceScope, Fixed, Forwarder, IncomingPacket, OutgoingPacket, ForwarderSeed};
+use xylem_forward::{
+    FaceId, FaceScope, Fixed, Forwarder, ForwarderConfig, ForwarderSeed, IncomingPacket,
+    OutgoingPacket,
+};
 use xylem_packet::{
     Component, Data, DataBuilder, DecodeError, FixedName, Interest, InterestBuilder, SignatureType,
 };
@@ -52,7 +55,8 @@ fn pass(forwarder: &mut SmallForwarder, ms: u64, from: FaceId, packet: &[u8]) ->
         left = Some(wire);
     };
     let now = Duration::from_millis(ms);
-    if let Err(reason) = forwarder.handle_packet(now, from, IncomingPacket::bare(packet), &mut out) {
+    if let Err(reason) = forwarder.handle_packet(now, from, IncomingPacket::bare(packet), &mut out)
+    {
         let _ = writeln!(Console, "  dropped: {reason}");
     }
     left
@@ -136,7 +140,8 @@ fn demo() {
         let len = interest(&other, 10 + n, &mut buffer);
         let mut out = |_: FaceId, _: OutgoingPacket<'_>| forwarded += 1;
         let now = Duration::from_millis(2001);
-        let _ = forwarder.handle_packet(now, consumer, IncomingPacket::bare(&buffer[..len]), &mut out);
+        let _ =
+            forwarder.handle_packet(now, consumer, IncomingPacket::bare(&buffer[..len]), &mut out);
     }
     assert!(forwarder.pit_len() == 16 && forwarded == 40 && forwarder.totals().evicted == 25);
     forwarder.handle_timeout(Duration::from_secs(10), &mut |_: FaceId, _: OutgoingPacket<'_>| {});

@@ -5,7 +5,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use xylem_hash::tree::Tree;
 use xylem_hash::{Hash, Hasher};
-use xylem_tree::parts::{AnyTree, Merged, PartMode, MessagePart, PartNode, PartMerger, lines, subtrees};
+use xylem_tree::parts::{
+    AnyTree, Merged, MessagePart, PartMerger, PartMode, PartNode, lines, subtrees,
+};
 
 use crate::buffers::{self, BufferSource};
 use crate::detached_if_long;
