@@ -56,7 +56,7 @@ def test_what_is_wrong_is_said() -> None:
         merge_parts([*parts, other])
     with pytest.raises(ValueError, match="another kind"):
         merge_parts(parts, key=KEY)
-    with pytest.raises(ValueError, match="part 1, line 1: no line of a part"):
+    with pytest.raises(ValueError, match="part 1, line 1: not a line of a part"):
         merge_parts([parts[0], "what"])
     with pytest.raises(ValueError, match="nothing to merge"):
         merge_parts([])
