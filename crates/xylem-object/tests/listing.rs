@@ -241,7 +241,7 @@ fn the_sum_of_sizes_may_not_overflow() {
 fn an_error_names_entry_and_path() {
     let forged = forge(&[folder(b"a"), file(b"a/..")]);
     let error = entries(&forged).nth(1).unwrap().unwrap_err();
-    assert_eq!(error.to_string(), "listing entry 1 (\"a/..\"): the path climbs with \"..\"");
+    assert_eq!(error.to_string(), "listing entry 1 (\"a/..\"): the path has a component \"..\"");
     let error = write(&[file(b"a\xff/\n")]).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -93,12 +93,12 @@ fn parse_errors_are_one_line() {
     assert_eq!("10000000-alpha-cobra-violin".parse::<SpokenCode>(), Err(CodeError::Number));
     assert!(
         line("7-alhpa-cobra-violin")
-            .contains("\"alhpa\" is no word of codes; the nearest is alpha")
+            .contains("\"alhpa\" is not a word of codes; the nearest is alpha")
     );
     assert!(line("7-alpha-kobra-violin").contains("nearest is cobra"));
     assert!(
         line("7-alpha-cobra-violine")
-            .contains("\"violine\" is no word of codes; the nearest is violin")
+            .contains("\"violine\" is not a word of codes; the nearest is violin")
     );
     for long in
         ["7".repeat(300), format!("7-{}", "z".repeat(250)), format!("7-{}", "é".repeat(120))]

@@ -25,7 +25,7 @@
 //! let bob = Name::from_uri("/blog/author/bob/KEY/1/root/v=1")?;
 //! assert!(schema.check(post.as_ref(), alice.as_ref()).is_ok());
 //! let refusal = schema.check(post.as_ref(), bob.as_ref()).unwrap_err();
-//! assert_eq!(refusal.to_string(), "#post: the key is one of #author with another value for who");
+//! assert_eq!(refusal.to_string(), "#post: the key matches #author, but with another value for who");
 //! # Ok(()) }
 //! ```
 
