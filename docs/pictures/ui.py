@@ -19,7 +19,7 @@ import threading
 import time
 
 LIMIT = 120
-MAX_PICTURE = 100_000
+MAX_PICTURE = 150_000
 
 
 class Browser:
