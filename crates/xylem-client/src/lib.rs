@@ -4,7 +4,7 @@
 //! A [`Driver`] (`xylem-app`'s `Client`) passes in arriving frames and writes waiting ones. An application sends
 //! requests and handles their answers: one [`Exchange`], the [`Discovery`] of an object's newest version, the segments
 //! of an object by a [`SegmentFetch`], a [`Producer`] that serves a file, pings, generated load, and a [`SvsMember`] of
-//! a sync group. [`believe`] follows certificates to a trusted key. A [`Manager`] commands the forwarder, [`peek`]
+//! a sync group. [`verify_with_chain`] follows certificates to a trusted key. A [`Manager`] commands the forwarder, [`peek`]
 //! requests one packet. Time is `now`, a duration since the connection began; randomness is passed in as seeds.
 //!
 //! Nothing here forwards, caches or encrypts. Nothing is trusted unless a key named by the caller verifies it.

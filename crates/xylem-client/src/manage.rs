@@ -69,7 +69,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// refusal.
     ///
     /// # Errors
-    /// As for [`Self::ask`].
+    /// As for [`Self::send_command`].
     pub fn announce(&mut self, announcement: &[u8]) -> Result<CommandAnswer, D::Error> {
         let stamp = CommandStamp::new(self.driver.seed()?.to_be_bytes(), self.driver.now_ms());
         let nonce = self.driver.nonce()?;
@@ -99,7 +99,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         })
     }
 
-    /// As [`Self::ask`], for a command that has to succeed.
+    /// As [`Self::send_command`], for a command that has to succeed.
     ///
     /// # Errors
     /// Those, and [`ClientError::Refused`].
@@ -135,7 +135,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// Dataset `status/general`.
     ///
     /// # Errors
-    /// As for [`Self::ask`].
+    /// As for [`Self::send_command`].
     pub fn status(&mut self) -> Result<GeneralStatus, D::Error> {
         let content = self.dataset(Dataset::new(self.local, "status", "general"))?;
         let status = GeneralStatus::from_value(&content);
@@ -145,7 +145,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// Dataset `faces/list`, or the faces that match a filter.
     ///
     /// # Errors
-    /// As for [`Self::ask`].
+    /// As for [`Self::send_command`].
     pub fn faces(&mut self, filter: Option<&FaceQueryFilter>) -> Result<Vec<FaceStatus>, D::Error> {
         let dataset = match filter {
             None => Dataset::new(self.local, "faces", "list"),
@@ -157,7 +157,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// Dataset `fib/list`.
     ///
     /// # Errors
-    /// As for [`Self::ask`].
+    /// As for [`Self::send_command`].
     pub fn fib(&mut self) -> Result<Vec<FibEntry>, D::Error> {
         self.entries(Dataset::new(self.local, "fib", "list"), "fib/list")
     }
@@ -165,7 +165,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// Dataset `rib/list`.
     ///
     /// # Errors
-    /// As for [`Self::ask`].
+    /// As for [`Self::send_command`].
     pub fn rib(&mut self) -> Result<Vec<RibEntry>, D::Error> {
         self.entries(Dataset::new(self.local, "rib", "list"), "rib/list")
     }
@@ -173,7 +173,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// Dataset `strategy-choice/list`.
     ///
     /// # Errors
-    /// As for [`Self::ask`].
+    /// As for [`Self::send_command`].
     pub fn strategies(&mut self) -> Result<Vec<StrategyChoice>, D::Error> {
         self.entries(Dataset::new(self.local, "strategy-choice", "list"), "strategy-choice/list")
     }
@@ -181,7 +181,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// Dataset `cs/info`.
     ///
     /// # Errors
-    /// As for [`Self::ask`].
+    /// As for [`Self::send_command`].
     pub fn cs(&mut self) -> Result<CsStatus, D::Error> {
         let found = self.entries(Dataset::new(self.local, "cs", "info"), "cs/info")?;
         let first = found.into_iter().next();

@@ -90,7 +90,7 @@ impl Engine {
         self.net.relaying.as_ref().map(|relaying| relaying.server.metrics())
     }
 
-    /// A record of the relay's clients to store, for [`Engine::wake_relayed`] of an engine that replaces this one after
+    /// A record of the relay's clients to store, for [`Engine::notify_relay_clients`] of an engine that replaces this one after
     /// it was killed.
     pub fn relay_clients(&self) -> Vec<u8> {
         self.net.relaying.as_ref().map(|relaying| relaying.server.clients()).unwrap_or_default()
@@ -101,7 +101,7 @@ impl Engine {
         self.net.relaying.as_ref().map_or(0, |relaying| relaying.server.changes())
     }
 
-    /// Informs the clients of a relay that was killed that it is back; see [`RelayServer::wake`].
+    /// Informs the clients of a relay that was killed that it is back; see [`RelayServer::notify_clients`].
     pub fn notify_relay_clients(&mut self, clients: &[u8]) {
         let now = self.now();
         if let Some(relaying) = &mut self.net.relaying {

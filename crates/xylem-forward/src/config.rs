@@ -53,7 +53,7 @@ pub struct ForwarderConfig {
     pub max_next_hops: usize,
     /// Longer Interest lifetimes are cut to this.
     pub max_lifetime: Duration,
-    /// Useless packets per second, of all faces together, above which [`crate::Forwarder::rests_until`] holds back
+    /// Useless packets per second, of all faces together, above which [`crate::Forwarder::held_back_until`] holds back
     /// faces.
     pub useless_per_second: u32,
     /// How long the nonces of an Interest are remembered after it is no longer pending.

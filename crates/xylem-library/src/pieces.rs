@@ -1,4 +1,4 @@
-//! [`PieceMap`]: shows which parts of a fetch are here. [`Picture`]: that, and the peers that it uses.
+//! [`PieceMap`]: shows which parts of a fetch are here. [`ProgressSnapshot`]: that, and the peers that it uses.
 //!
 //! It is for display alone: the store has the authoritative state. A result is cut into at most [`CELLS`] cells, each
 //! with a count of its proven bytes.

@@ -396,7 +396,7 @@ impl Store {
         Ok(odd)
     }
 
-    /// Removes a damaged record that [`Store::oddities`] named. Returns whether it was one.
+    /// Removes a damaged record that [`Store::unexplained_names`] named. Returns whether it was one.
     ///
     /// # Errors
     /// The medium's.

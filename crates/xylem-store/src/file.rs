@@ -95,7 +95,7 @@ impl FileRef {
         Self { file, path: self.path.clone() }
     }
 
-    /// As [`FileRef::read_full`], to read wrong bytes again; see [`MediumFile::read_anew_at`].
+    /// As [`FileRef::read_full`], to read wrong bytes again; see [`MediumFile::reread_at`].
     ///
     /// # Errors
     /// As [`FileRef::read_full`].

@@ -165,7 +165,7 @@ impl Staging {
     }
 
     /// Examines the whole directory again, by name from the top. Removes what the listing does not have, and calls
-    /// `stays` for the rest, in the order of a listing. Then continues as [`Staging::take_up`] does. Call it before
+    /// `stays` for the rest, in the order of a listing. Then continues as [`Staging::resume`] does. Call it before
     /// links are made.
     ///
     /// # Errors

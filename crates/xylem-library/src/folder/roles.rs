@@ -187,7 +187,7 @@ impl Membership {
     }
 
     /// Takes newer roles; returns false if they are not newer. Certificates of members are judged anew when they arrive
-    /// again ([`Self::hear`]).
+    /// again ([`Self::judge_member`]).
     pub fn take(&mut self, roles: Roles) -> bool {
         let newer = roles.number > self.roles.number;
         if newer {

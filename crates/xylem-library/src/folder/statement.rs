@@ -92,7 +92,7 @@ pub struct MemberStatement {
     pub index: Ticket,
     /// Roles of the members; only the founder gives them.
     pub roles: Option<Roles>,
-    /// Certificates and vouchers that it presents where a schema decides membership ([`super::shown`]); may be empty.
+    /// Certificates and vouchers that it presents where a schema decides membership ([`super::present`]); may be empty.
     pub shown: Vec<u8>,
     /// The end of its log; the last entry is this statement's.
     pub past: Past,

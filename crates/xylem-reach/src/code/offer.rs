@@ -37,7 +37,7 @@ const REFUSAL_PERIOD: Duration = LIFETIME;
 pub enum CodeOfferEvent {
     /// A taker tried a wrong code.
     Wrong {
-        /// Guesses left of [`GUESSES`].
+        /// Guesses left of [`MAX_WRONG_GUESSES`].
         left: u8,
     },
     /// The code has ended. No taker is handed the text any more.
@@ -49,7 +49,7 @@ pub enum CodeOfferEvent {
 /// One code and the text that it stands for. `K` is the program's id for a stream of a link.
 ///
 /// The program answers [`super::knock`]. For each stream of this purpose it calls [`CodeOffer::opened`], then
-/// [`CodeOffer::received`] for its bytes, and [`CodeOffer::delivered`] or [`CodeOffer::gone`] at its end. After each call it drains
+/// [`CodeOffer::received`] for its bytes, and [`CodeOffer::delivered`] or [`CodeOffer::on_stream_gone`] at its end. After each call it drains
 /// [`CodeOffer::poll_transmit`] and [`CodeOffer::poll_event`].
 pub struct CodeOffer<K> {
     code: SpokenCode,

@@ -132,7 +132,7 @@ impl RelayServer {
     }
 
     /// Lets clients learn at once that the relay has lost its state. Datagrams with unknown ids are answered
-    /// ([`RelayServer::reset`]), and all clients are notified when the relay ends ([`RelayServer::end`]). `key`: a
+    /// ([`RelayServer::reset`]), and all clients are notified when the relay ends ([`RelayServer::notify_end`]). `key`: a
     /// secret that is the same after a restart.
     pub fn enable_resets(&mut self, key: [u8; 32]) {
         self.reset_key = Some(key);
@@ -485,7 +485,7 @@ impl RelayServer {
         self.transmits.push_back((RelayPort::First, to, wire::reset(&random, token)));
     }
 
-    /// The data to store for [`RelayServer::wake`]: each client's address and token. Clients with internal addresses
+    /// The data to store for [`RelayServer::notify_clients`]: each client's address and token. Clients with internal addresses
     /// are left out, because their connections end with the relay.
     #[must_use]
     pub fn clients(&self) -> Vec<u8> {

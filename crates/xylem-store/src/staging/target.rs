@@ -42,7 +42,7 @@ pub struct TargetListing<'a> {
     pub spares: &'a mut IsSpared<'a>,
 }
 
-/// An existing directory into which a staging tree is merged. Call order: [`MergeTarget::open`] → [`MergeTarget::look`],
+/// An existing directory into which a staging tree is merged. Call order: [`MergeTarget::open`] → [`MergeTarget::metadata`],
 /// [`MergeTarget::unlisted`] → [`MergeTarget::remove`] → [`MergeTarget::directory`] and [`Staging::move_file`], parents first →
 /// [`Staging::move_hard_link`] → [`Staging::move_symlink`] → [`MergeTarget::finish_directory`] deepest first →
 /// [`Staging::finish_merged`].
