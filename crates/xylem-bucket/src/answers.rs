@@ -110,7 +110,7 @@ async fn collected(
     Ok(whole)
 }
 
-/// How [`sorted_out`] treats an entry of a list.
+/// How [`split_page`] treats an entry of a list.
 enum ListItem {
     Stays,
     Mark,

@@ -32,7 +32,7 @@ impl<S: Storage> Forwarder<S> {
         dropped
     }
 
-    /// As [`Self::drop_oldest_of`], for a face that is removed.
+    /// As [`Self::evict_oldest_of`], for a face that is removed.
     pub(crate) fn release_oldest_of(&mut self, now: u64, face: u32) -> bool {
         let Some(id) = self.pit.oldest_of(&self.faces, face) else { return false };
         if !self.pit.release_in_record(&mut self.faces, id, face) {

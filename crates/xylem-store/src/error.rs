@@ -194,7 +194,7 @@ impl StoreError {
     }
 
     /// Whether the error only means that a read would have to wait
-    /// ([`MediumFile::read_at_hand`](crate::MediumFile::read_at_no_wait)).
+    /// ([`MediumFile::read_at_no_wait`](crate::MediumFile::read_at_no_wait)).
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock)

@@ -16,7 +16,7 @@ use crate::peers::PeerView;
 
 /// Number of urgent items that are tried in one search for something that a peer may be asked for.
 const MAX_URGENT_TRIED: usize = 8;
-/// `NEAR_OBJECTS` objects at the front of the queue are candidates for a rare block. One choice looks at `LOOK_OBJECTS`
+/// `NEAR_OBJECTS` objects at the front of the queue are candidates for a rare block. One choice looks at `MAX_OBJECTS_TRIED`
 /// of them.
 const NEAR_OBJECTS: usize = 64;
 const MAX_OBJECTS_TRIED: usize = 16;

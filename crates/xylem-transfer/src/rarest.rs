@@ -28,7 +28,7 @@ impl BlockRarity {
         Self { counts, version: None, counted_at: Duration::ZERO }
     }
 
-    /// Counts the parts that peers have, unless that was done for this version or less than [`COUNT_FOR`] ago.
+    /// Counts the parts that peers have, unless that was done for this version or less than [`COUNT_LIFETIME`] ago.
     pub(crate) fn count<'a>(
         &mut self,
         now: Duration,

@@ -50,7 +50,7 @@ enum DownloadPhase {
 
 /// One fetch. Call order: [`new`](Self::new), [`add_peer`](Self::add_peer). Whenever packets arrive or
 /// [`poll_timeout`](Self::poll_timeout) is due: [`handle_message`](Self::handle_message) with each message, then
-/// [`handle_timeout`](Self::handle_timeout), [`poll_told`](Self::poll_report) and [`poll_transmit`](Self::poll_transmit)
+/// [`handle_timeout`](Self::handle_timeout), [`poll_report`](Self::poll_report) and [`poll_transmit`](Self::poll_transmit)
 /// until `None`. After the layout was reported: [`recall`](Self::load_nodes), [`next_check`](Self::next_check) and
 /// [`check`](Self::check) until `None`, then [`begin`](Self::begin). A call in another order has no effect.
 pub struct Download {

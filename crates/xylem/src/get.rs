@@ -53,7 +53,7 @@ use xylem_object::Ticket;
   xylem get xylem:... --from udp://192.0.2.7  through an NDN forwarder
   xylem get xylem:... --overwrite             a newer version: moves only what changed
   xylem get xylem:... --like old.iso          the same from a copy of another name
-  xylem get xylem:... -o s3://models/a.bin    into an S3 bucket, as whom the AWS_... variables say
+  xylem get xylem:... -o s3://models/a.bin    into an S3 bucket; AWS_... variables hold the key
   xylem get xylem:... --seed                  and serve it to others until Ctrl-C
   xylem get xylem:... --no-serve              fetch only, tell nobody an address
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine

@@ -9,7 +9,7 @@ use xylem_library::Stop;
 use xylem_node::Event;
 use xylem_reader::{Options, Reader, ReaderError};
 
-/// Why no more comes of a reader whose thread is gone.
+/// The error of a reader that has lost its thread.
 pub(crate) const ENDED: &str = "the thread that reads the publication ended; run the command again";
 
 /// Messages of other threads to the one that prints.

@@ -64,7 +64,7 @@ use xylem_object::ticket::Address;
   xylem share film.mkv > ticket.txt       the ticket alone in a file
   xylem share site/ --exclude '*.tmp' --exclude /drafts
   xylem share src/ --ignore-file src/.gitignore
-  xylem share s3://models/llama/          what lies in an S3 bucket, as whom the AWS_... variables say
+  xylem share s3://models/llama/          the content of an S3 bucket; AWS_... variables hold the key
   xylem share --public film.mkv           for everybody: get b3:HASH finds it
   xylem share --follow app.log            a file that another program appends to, as it grows
   producer | xylem share --follow -       what comes over standard input, as it comes

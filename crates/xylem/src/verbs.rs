@@ -148,7 +148,7 @@ const VERBS: &[Verb] = &[
     verb!("store", store::StoreArgs, store::run, []),
     verb!("net reach", reach::ReachArgs, reach::run, ["relay", "listen", "no-map"]),
     verb!("net relay", relay::RelayServerArgs, relay::run, RELAY_FLAGS),
-    // What most people come for, beside its place in the group.
+    // Typed most often, so it is a verb of its own too.
     verb!("relay", relay::RelayServerArgs, relay::run, RELAY_FLAGS),
     verb!("shares", shares::SharesArgs, shares::run, ["tickets"]),
     verb!("unshare", shares::UnshareArgs, shares::unshare, []),
@@ -271,7 +271,7 @@ pub(crate) fn read(mut matches: ArgMatches) -> Result<(Common, Task), clap::Erro
     Ok((common, (verb.read)(&mut flags)?))
 }
 
-/// The same without what `-h` leaves out of an option's line: variables and the list of its values.
+/// `command` for `-h`: the line of an option leaves out its variable and the list of its values.
 pub(crate) fn terse(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| {
         let has_values = arg.get_action().takes_values();
@@ -280,18 +280,18 @@ pub(crate) fn terse(command: clap::Command) -> clap::Command {
     command.mut_subcommands(terse)
 }
 
-/// The same with all that a manual page shows: it leaves out what `-h` does.
+/// `command` for a manual page: the generator leaves out each option that `-h` hides.
 pub(crate) fn whole(command: clap::Command) -> clap::Command {
     command.mut_args(|arg| arg.hide_short_help(false)).mut_subcommands(whole)
 }
 
-/// What to type for `word`, if it is the name of a verb in a group.
+/// Returns the words to type for `word`, if it is the name of a verb in a group.
 pub(crate) fn in_group(word: &str) -> Option<&'static str> {
     let is_it = |verb: &&Verb| matches!(verb.place(), (Some(_), name) if name == word);
     VERBS.iter().find(is_it).map(|verb| verb.words)
 }
 
-/// What is typed for each verb, group and verb within another: all that have a manual page, in the order of the help.
+/// Returns the words of each verb, group and verb within another: all that have a manual page, in the order of the help.
 pub(crate) fn pages() -> Vec<String> {
     fn below(command: &clap::Command, words: &str, pages: &mut Vec<String>) {
         for inner in command.get_subcommands() {

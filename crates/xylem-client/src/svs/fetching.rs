@@ -37,7 +37,7 @@ pub(super) struct SvsFetcher {
 /// A member's claimed publications that have not all been reported.
 #[derive(Default)]
 struct Claim {
-    /// The next number to request. `next_told`: the next to report.
+    /// The next number to request. `next_reported`: the next to report.
     next_asked: u64,
     next_reported: u64,
     to: u64,

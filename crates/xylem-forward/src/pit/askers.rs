@@ -1,7 +1,7 @@
 //! The downstream records of each face, oldest first, as a linked list. When a face has to make room, its oldest record
 //! is dropped.
 //!
-//! A record's number states where it lies: in the entry of that number or, with [`FURTHER`], in the slab of further
+//! A record's number states where it lies: in the entry of that number or, with [`IN_SLAB`], in the slab of further
 //! records.
 
 use super::Pit;

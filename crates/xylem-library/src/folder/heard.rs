@@ -16,13 +16,13 @@ use super::statement::{MAX_STATEMENT, MemberStatement, SIGNATURE_LEN, SyncGroup}
 pub const MAX_MEMBERS: usize = 1024;
 /// A member that knows at most this many others keeps a link to each; if it knows more, only to some of them.
 pub const FULL_MESH: usize = 16;
-/// Greatest total cost of the statements that are read from one member in [`A_WHILE`].
+/// Greatest total cost of the statements that are read from one member in [`RATE_INTERVAL`].
 const BUDGET: u32 = 64 * STATEMENT;
 /// Cost of a statement that needs a check of its signature, and of a known one: in a mesh each arrives from many
 /// members.
 const STATEMENT: u32 = 16;
 const KNOWN: u32 = 1;
-/// Proofs of our own history that are made in [`A_WHILE`].
+/// Proofs of our own history that are made in [`RATE_INTERVAL`].
 const PROOFS: u32 = 8;
 const RATE_INTERVAL: Duration = Duration::from_secs(1);
 /// First bytes of a message with the reason why its receiver is refused.

@@ -3,7 +3,7 @@
 //!
 //! The hash is computed from the bytes of the file alone, independent of the verification on arrival, so that a write
 //! to a wrong place is noticed before the file gets its name. Another program may write after the reading. The hash
-//! therefore counts only if the file is watched and no other process opened it ([`Partial::is_undisturbed`]). Bytes are
+//! therefore counts only if the file is watched and no other process opened it ([`Partial::is_untouched`]). Bytes are
 //! read soon after they were written, beside the fetch, so that little is left to do at the end.
 
 use std::ops::Range;

@@ -70,7 +70,7 @@ pub(crate) struct Dialing {
     message: Vec<u8>,
     cookies: Cookies,
     sent: u32,
-    /// When an initial is due out of turn. `hurried`: how many were sent so, and when the last one was.
+    /// When an initial is due out of turn. `extra_initials`: how many were sent so, and when the last one was.
     hurry: Option<Duration>,
     extra_initials: (u8, Option<Duration>),
     /// When the first initial was sent.

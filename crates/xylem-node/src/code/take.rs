@@ -196,7 +196,7 @@ fn asking(options: &TakeOptions) -> CodeLookup {
     }
 }
 
-/// Tries the code with the peers that answer, at most [`GUESSES`] of them: a peer may only be guessing the code.
+/// Tries the code with the peers that answer, at most [`MAX_WRONG_GUESSES`] of them: a peer may only be guessing the code.
 struct CodeClient<'a> {
     code: &'a SpokenCode,
     /// Faces that are dialled or up, and the peer of each.

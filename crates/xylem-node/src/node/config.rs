@@ -142,7 +142,7 @@ impl NodeConfig {
         }
     }
 
-    /// The same for a relay and nothing else: it listens for encrypted links alone, and makes no face and no route of
+    /// These settings for a relay and nothing else: it listens for encrypted links alone, and makes no face and no route of
     /// its own. Limits, keys, mailboxes and `[node.relay]` stay.
     #[must_use]
     pub fn of_a_relay(mut self) -> Self {

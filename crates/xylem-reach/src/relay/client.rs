@@ -19,7 +19,7 @@ use super::wire::{
 const KEEP_ALIVES_PER_LIFETIME: u32 = 6;
 /// Minimum time between two keep-alives.
 const SHORTEST: Duration = Duration::from_secs(5);
-/// Time after which an unanswered keep-alive is repeated, [`SOON`] times. The next wait is twice as long, and each
+/// Time after which an unanswered keep-alive is repeated, [`SILENT_AFTER`] times. The next wait is twice as long, and each
 /// further one four times.
 const RETRY: Duration = Duration::from_millis(700);
 /// Number of unanswered keep-alives after which the relay counts as silent and is also dialled anew. An unnecessary
