@@ -291,7 +291,7 @@ pub(crate) fn in_group(word: &str) -> Option<&'static str> {
     VERBS.iter().find(is_it).map(|verb| verb.words)
 }
 
-/// Returns the words of each verb, group and verb within another: all that have a manual page, in the order of the help.
+/// Returns the words of each verb, group and verb within another: all that have a manual page, in the help's order.
 pub(crate) fn pages() -> Vec<String> {
     fn below(command: &clap::Command, words: &str, pages: &mut Vec<String>) {
         for inner in command.get_subcommands() {
