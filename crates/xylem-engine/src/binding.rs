@@ -5,8 +5,10 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use xylem_library::reachable::{FaceAddress, LINK_PORT, PeerAddress};
-use xylem_sockets::Site;
+use mio::net::TcpListener;
+use xylem_sockets::{Oversize, Site, Udp, listen_tcp};
 
+use crate::listening::FaceListener;
 use crate::{Engine, EngineError};
 
 /// Binds the sockets for encrypted links: at the `asked` addresses, or else on all interfaces. The port is the `known`
@@ -34,18 +36,29 @@ pub fn bind_links(
             .map(|at| bind(at).map_err(EngineError::listen(at)))
             .collect();
     }
-    let any = Ipv4Addr::UNSPECIFIED;
-    let mut ports = known.into_iter().chain([LINK_PORT, 0]);
-    let first = loop {
-        let v4 = SocketAddr::from((any, ports.next().unwrap_or(0)));
+    let udp = |at: SocketAddr| Udp::bind(at, Oversize::Lose);
+    let v6 = |v4: SocketAddr| SocketAddr::from((Ipv6Addr::UNSPECIFIED, v4.port()));
+    for port in known.into_iter().chain([LINK_PORT]) {
+        let v4 = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
         match engine.bind_link(v4) {
-            Err(e) if e.kind() == io::ErrorKind::AddrInUse && v4.port() != 0 => {}
-            bound => break bound.map_err(EngineError::listen(v4))?,
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
+            // A machine without IPv6 serves over IPv4 alone.
+            bound => {
+                let first = bound.map_err(EngineError::listen(v4))?;
+                return Ok([Some(first), engine.bind_link(v6(first)).ok()].into_iter().flatten().collect());
+            }
         }
+    }
+    let free = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let second = |v4: SocketAddr| match udp(v6(v4)) {
+        Err(e) if e.kind() != io::ErrorKind::AddrInUse => Ok(None),
+        bound => bound.map(Some),
     };
-    // A machine without IPv6 serves over IPv4 alone.
-    let second = engine.bind_link(SocketAddr::from((Ipv6Addr::UNSPECIFIED, first.port())));
-    Ok([Some(first), second.ok()].into_iter().flatten().collect())
+    let (first, second) =
+        on_one_port(free, udp, |socket| Ok(socket.local()), second).map_err(EngineError::listen(free))?;
+    (std::iter::once(first).chain(second))
+        .map(|socket| engine.add_link_socket(socket).map_err(EngineError::listen(free)))
+        .collect()
 }
 
 /// Binds each address for plain NDN over UDP and over TCP, on the same port.
@@ -53,13 +66,36 @@ pub fn bind_plain(
     engine: &mut Engine,
     asked: &[SocketAddr],
 ) -> Result<Vec<SocketAddr>, EngineError> {
-    let mut bound = Vec::new();
-    for &address in asked {
-        let tcp = engine.bind_tcp(address).map_err(EngineError::listen(address))?;
-        engine.bind_udp(tcp).map_err(EngineError::listen(tcp))?;
-        bound.push(tcp);
+    let mut bind = |&address: &SocketAddr| {
+        let local = |listener: &TcpListener| listener.local_addr();
+        let udp = |at: SocketAddr| Udp::bind(at, Oversize::Fragment);
+        let (tcp, udp) = on_one_port(address, listen_tcp, local, udp)?;
+        engine.add_listener(tcp, FaceListener::Tcp)?;
+        engine.add_udp_socket(udp)
+    };
+    asked.iter().map(|at| bind(at).map_err(EngineError::listen(*at))).collect()
+}
+
+/// Attempts to find a port that is free for both of two sockets.
+const PORT_ATTEMPTS: usize = 64;
+
+/// Binds the `first` socket to `address`, and the `second` one to the address that the first one has. Where `address`
+/// leaves the port to the system, a port that is taken for the second socket is given back, and another one is tried.
+fn on_one_port<First, Second>(
+    address: SocketAddr,
+    first: impl Fn(SocketAddr) -> io::Result<First>,
+    local: impl Fn(&First) -> io::Result<SocketAddr>,
+    second: impl Fn(SocketAddr) -> io::Result<Second>,
+) -> io::Result<(First, Second)> {
+    let mut attempts = if address.port() == 0 { PORT_ATTEMPTS } else { 1 };
+    loop {
+        let bound = first(address)?;
+        attempts -= 1;
+        match second(local(&bound)?) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
+            other => return other.map(|second| (bound, second)),
+        }
     }
-    Ok(bound)
 }
 
 /// Binds the carriers among `asked`; returns their addresses.
@@ -87,4 +123,37 @@ pub fn bind_sites(
         engine.bind_site(address, Arc::clone(site)).map_err(EngineError::listen(address))
     };
     asked.iter().map(bind).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::net::{TcpListener, UdpSocket};
+
+    use super::*;
+
+    /// The system gives out TCP ports without regard to UDP's: with many programs that use UDP, every so often a share
+    /// could not begin.
+    #[test]
+    fn a_free_port_is_one_that_is_free_for_both_sockets() {
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let calls = Cell::new(0);
+        let first = |at: SocketAddr| {
+            calls.set(calls.get() + 1);
+            if calls.get() == 1 { TcpListener::bind(taken.local_addr()?) } else { TcpListener::bind(at) }
+        };
+        let free = "127.0.0.1:0".parse().unwrap();
+        let (tcp, udp) =
+            on_one_port(free, first, TcpListener::local_addr, UdpSocket::bind).unwrap();
+        assert!(calls.get() >= 2);
+        assert_eq!(tcp.local_addr().unwrap(), udp.local_addr().unwrap());
+    }
+
+    #[test]
+    fn a_port_that_was_asked_for_is_that_port_or_an_error() {
+        let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let at = taken.local_addr().unwrap();
+        let bound = on_one_port(at, TcpListener::bind, TcpListener::local_addr, UdpSocket::bind);
+        assert_eq!(bound.map(|_| ()).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+    }
 }

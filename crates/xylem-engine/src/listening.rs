@@ -44,7 +44,7 @@ enum TcpProtocol {
 }
 
 /// A listening socket, with the protocol of its connections.
-pub(super) enum FaceListener {
+pub(crate) enum FaceListener {
     Tcp(TcpListener),
     WebSocket(TcpListener),
     Site(Arc<Site>, TcpListener),
@@ -129,8 +129,12 @@ impl Engine {
 
     /// Binds a socket for encrypted links; returns the bound address.
     pub fn bind_link(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        self.add_link_socket(Udp::bind(address, Oversize::Lose)?)
+    }
+
+    /// Receives encrypted links at a bound socket; returns its address.
+    pub(crate) fn add_link_socket(&mut self, mut socket: Udp) -> io::Result<SocketAddr> {
         let net = &mut self.net;
-        let mut socket = Udp::bind(address, Oversize::Lose)?;
         let token = net.token(PollSource::Link(net.link_sockets.len()));
         socket.register(&net.poll, token)?;
         let local = socket.local();
@@ -141,8 +145,12 @@ impl Engine {
 
     /// Binds a socket for plain NDN over UDP.
     pub fn bind_udp(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        self.add_udp_socket(Udp::bind(address, Oversize::Fragment)?)
+    }
+
+    /// Receives plain NDN at a bound UDP socket; returns its address.
+    pub(crate) fn add_udp_socket(&mut self, mut socket: Udp) -> io::Result<SocketAddr> {
         let net = &mut self.net;
-        let mut socket = Udp::bind(address, Oversize::Fragment)?;
         let token = net.token(PollSource::Udp(net.udp_sockets.len()));
         socket.register(&net.poll, token)?;
         let local = socket.local();
@@ -171,7 +179,15 @@ impl Engine {
         address: SocketAddr,
         kind: impl FnOnce(TcpListener) -> FaceListener,
     ) -> io::Result<SocketAddr> {
-        let mut listener = listen_tcp(address)?;
+        self.add_listener(listen_tcp(address)?, kind)
+    }
+
+    /// Accepts connections of this kind at a listener; returns its address.
+    pub(crate) fn add_listener(
+        &mut self,
+        mut listener: TcpListener,
+        kind: impl FnOnce(TcpListener) -> FaceListener,
+    ) -> io::Result<SocketAddr> {
         let net = &mut self.net;
         let token = net.token(PollSource::Listener(net.listeners.len()));
         net.poll.registry().register(&mut listener, token, Interest::READABLE)?;

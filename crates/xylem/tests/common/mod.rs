@@ -15,7 +15,7 @@ pub(crate) mod serving;
 pub(crate) mod syncing;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -105,12 +105,18 @@ impl Share {
     /// As [`Share::with`], by this command.
     pub(crate) fn run(mut command: Command, path: &Path, more: &[&str]) -> Self {
         command.args(["--json", "share", "--listen", "127.0.0.1:0"]).args(more).arg(path);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut errors = tempfile::tempfile().unwrap();
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors.try_clone().unwrap());
         let mut child = command.spawn().expect("the program starts");
         let mut lines = BufReader::new(child.stdout.take().expect("piped")).lines();
         let mut before = Vec::new();
         let shared = loop {
-            let line = lines.next().expect("share prints its ticket").expect("UTF-8");
+            let Some(line) = lines.next() else {
+                let mut printed = String::new();
+                errors.rewind().and_then(|()| errors.read_to_string(&mut printed)).unwrap();
+                panic!("share ended without a ticket: {:?}\n{printed}", child.wait());
+            };
+            let line = line.expect("UTF-8");
             if line.contains("\"event\":\"shared\"") {
                 break line;
             }
