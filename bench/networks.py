@@ -12,7 +12,7 @@ kernel does it) and socat (plain TCP with CUBIC).
          to half a round trip and one in a hundred twice
   paths  sizes of packets, a path that shrinks, partitions that heal, a client that moves
   ecn    a bottleneck that marks instead of dropping
-  beside `get` and `get --background` in one queue with a TCP of this kernel, CUBIC and BBR; not
+  beside `get` and `get --low-priority` in one queue with a TCP of this kernel, CUBIC and BBR; not
          unless it is named
   alone  the queue that one flow keeps, by `ping`; not unless it is named
   short  bytes sent, and how fast, where the queue is short; not unless it is named
@@ -443,7 +443,7 @@ BESIDE_BYTES = 500_000_000
 def beside(bench, programs, pool, quick):
     bench.make([BESIDE_BYTES])
     seconds = 9 if quick else 30
-    kinds = [("`get`", []), ("`get --background`", ["--background"])]
+    kinds = [("`get`", []), ("`get --low-priority`", ["--low-priority"])]
     jobs = {}
     for program in (p for p in programs if isinstance(p, Xylem)):
         for what, flags in kinds:

@@ -249,9 +249,9 @@ def mirrored(world, local):
             check("and not served, and the rest is", got.returncode == 1 and "without large" in got.stderr and rest, got.stderr)
         scrubbed = world.run("scrub", there, store="checker")
         check("scrub names it, too", scrubbed.returncode == 1 and "large" in scrubbed.stdout, scrubbed)
-        mended = world.run("mirror", newer, there, "--check", store="mirror")
+        mended = world.run("mirror", newer, there, "--repair", store="mirror")
         held = world.run("verify", there, newer, store="checker")
-        check("mirror --check puts it right", mended.returncode == 0 and held.returncode == 0 and "large" in mended.stderr, (mended, held))
+        check("mirror --repair puts it right", mended.returncode == 0 and held.returncode == 0 and "large" in mended.stderr, (mended, held))
         # An object is missing: reported, and restored.
         world.rclone("deletefile", f"ceph:{place.removeprefix('s3://')}/a")
         share_now = world.run("share", "--foreground", there, store="checker")

@@ -5,7 +5,6 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use xylem_library::reachable::{FaceAddress, LINK_PORT, PeerAddress};
-use mio::net::TcpListener;
 use xylem_sockets::{Oversize, Site, Udp, listen_tcp};
 
 use crate::listening::FaceListener;
@@ -45,7 +44,10 @@ pub fn bind_links(
             // A machine without IPv6 serves over IPv4 alone.
             bound => {
                 let first = bound.map_err(EngineError::listen(v4))?;
-                return Ok([Some(first), engine.bind_link(v6(first)).ok()].into_iter().flatten().collect());
+                return Ok([Some(first), engine.bind_link(v6(first)).ok()]
+                    .into_iter()
+                    .flatten()
+                    .collect());
             }
         }
     }
@@ -55,7 +57,7 @@ pub fn bind_links(
         bound => bound.map(Some),
     };
     let (first, second) =
-        on_one_port(free, udp, |socket| Ok(socket.local()), second).map_err(EngineError::listen(free))?;
+        on_one_port(free, udp, Udp::local, second).map_err(EngineError::listen(free))?;
     (std::iter::once(first).chain(second))
         .map(|socket| engine.add_link_socket(socket).map_err(EngineError::listen(free)))
         .collect()
@@ -67,9 +69,8 @@ pub fn bind_plain(
     asked: &[SocketAddr],
 ) -> Result<Vec<SocketAddr>, EngineError> {
     let mut bind = |&address: &SocketAddr| {
-        let local = |listener: &TcpListener| listener.local_addr();
         let udp = |at: SocketAddr| Udp::bind(at, Oversize::Fragment);
-        let (tcp, udp) = on_one_port(address, listen_tcp, local, udp)?;
+        let (udp, tcp) = on_one_port(address, udp, Udp::local, listen_tcp)?;
         engine.add_listener(tcp, FaceListener::Tcp)?;
         engine.add_udp_socket(udp)
     };
@@ -84,14 +85,14 @@ const PORT_ATTEMPTS: usize = 64;
 fn on_one_port<First, Second>(
     address: SocketAddr,
     first: impl Fn(SocketAddr) -> io::Result<First>,
-    local: impl Fn(&First) -> io::Result<SocketAddr>,
+    local: impl Fn(&First) -> SocketAddr,
     second: impl Fn(SocketAddr) -> io::Result<Second>,
 ) -> io::Result<(First, Second)> {
     let mut attempts = if address.port() == 0 { PORT_ATTEMPTS } else { 1 };
     loop {
         let bound = first(address)?;
         attempts -= 1;
-        match second(local(&bound)?) {
+        match second(local(&bound)) {
             Err(e) if e.kind() == io::ErrorKind::AddrInUse && attempts > 0 => {}
             other => return other.map(|second| (bound, second)),
         }
@@ -132,28 +133,32 @@ mod tests {
 
     use super::*;
 
-    /// The system gives out TCP ports without regard to UDP's: with many programs that use UDP, every so often a share
-    /// could not begin.
+    fn local(listener: &TcpListener) -> SocketAddr {
+        listener.local_addr().unwrap()
+    }
+
+    /// The system chooses a port for one protocol without regard to the other: with many programs that use UDP, every so
+    /// often a share could not begin.
     #[test]
     fn a_free_port_is_one_that_is_free_for_both_sockets() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let calls = Cell::new(0);
         let first = |at: SocketAddr| {
             calls.set(calls.get() + 1);
-            if calls.get() == 1 { TcpListener::bind(taken.local_addr()?) } else { TcpListener::bind(at) }
+            let at = if calls.get() == 1 { taken.local_addr()? } else { at };
+            TcpListener::bind(at)
         };
         let free = "127.0.0.1:0".parse().unwrap();
-        let (tcp, udp) =
-            on_one_port(free, first, TcpListener::local_addr, UdpSocket::bind).unwrap();
+        let (tcp, udp) = on_one_port(free, first, local, UdpSocket::bind).unwrap();
         assert!(calls.get() >= 2);
-        assert_eq!(tcp.local_addr().unwrap(), udp.local_addr().unwrap());
+        assert_eq!(local(&tcp), udp.local_addr().unwrap());
     }
 
     #[test]
     fn a_port_that_was_asked_for_is_that_port_or_an_error() {
         let taken = UdpSocket::bind("127.0.0.1:0").unwrap();
         let at = taken.local_addr().unwrap();
-        let bound = on_one_port(at, TcpListener::bind, TcpListener::local_addr, UdpSocket::bind);
+        let bound = on_one_port(at, TcpListener::bind, local, UdpSocket::bind);
         assert_eq!(bound.map(|_| ()).unwrap_err().kind(), io::ErrorKind::AddrInUse);
     }
 }

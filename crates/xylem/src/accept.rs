@@ -3,16 +3,16 @@
 use crate::cli::Common;
 use crate::exit::CommandFailure;
 use crate::finding::LanArgs;
+use crate::flags::{FromArgs, TimeoutArgs};
 use crate::get::fetch;
 use crate::output::{Out, not_with_json};
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
-use crate::values::{output, parse_seconds, peers};
+use crate::values::output;
 use clap::Args;
 use std::path::PathBuf;
-use std::time::Duration;
 use xylem_library::{Existing, Output, SaveOptions, Stop};
-use xylem_node::{GetOptions, PeerUri};
+use xylem_node::GetOptions;
 use xylem_object::Ticket;
 
 /// Arguments of `xylem inbox accept`.
@@ -25,11 +25,8 @@ pub(crate) struct AcceptArgs {
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer, not the ticket's: HOST:PORT
-    ///
-    /// As with `xylem get --from`; can be repeated.
-    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    from: Vec<PeerUri>,
+    #[command(flatten)]
+    from: FromArgs,
 
     #[command(flatten)]
     relay: RelayArgs,
@@ -41,10 +38,8 @@ pub(crate) struct AcceptArgs {
     #[arg(long)]
     overwrite: bool,
 
-    /// Give up after this long without progress
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
-          allow_negative_numbers = true)]
-    timeout: Duration,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 
     #[command(flatten)]
     shape: ShapeArgs,
@@ -61,10 +56,10 @@ pub(crate) fn accept(
     let existing = if args.overwrite { Existing::Overwrite } else { Existing::Refuse };
     let save = SaveOptions::to(output(args.output), existing);
     let options = GetOptions {
-        from: peers(&args.from)?,
+        from: args.from.peers()?,
         relays: args.relay.relays(common)?,
         links: args.shape.links(),
-        give_up: args.timeout,
+        give_up: args.timeout.or_seconds(30),
         lan: args.lan.lan(common)?,
         ..GetOptions::new(ticket, save, common.store()?)
     };

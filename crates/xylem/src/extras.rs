@@ -1,4 +1,4 @@
-//! `xylem completions SHELL` and `xylem man [COMMAND]`: generated from the same definition as the help.
+//! `xylem completions SHELL` and `xylem man [VERB]`: generated from the same definition as the help.
 
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;

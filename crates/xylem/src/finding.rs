@@ -26,36 +26,33 @@ const MAX_NAME: usize = 1024;
 /// Discovery flags of commands that look for peers.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct FindArgs {
-    /// Do not ask the LAN [default: `lan` in the settings, else it is asked]
-    ///
-    /// If no peer at a ticket's addresses has answered for 0.1 s, its sharer is asked for by mDNS, under a name that
-    /// changes every day and that only holders of the ticket can compute. Other machines on the LAN see that this
-    /// machine looks for something, but not what.
-    #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
-    no_lan: bool,
-
-    /// With --seed: do not ask the router to forward the port [default: `map` in the settings, else it is asked]
-    #[arg(long, env = "XYLEM_NO_MAP", hide_env_values = true, value_parser = FalseyValueParser::new())]
-    no_map: bool,
+    #[command(flatten)]
+    lan: LanArgs,
 
     #[command(flatten)]
     dht: DhtArgs,
 }
 
-/// Discovery flags of commands that use the LAN alone, to look for peers or to be found, and never the router or the
-/// DHT.
-#[derive(Clone, Debug, Default, Args)]
+/// The LAN's flag.
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct LanArgs {
-    /// Neither look for peers on the LAN nor announce anything on it [default: `lan` in the settings, else both by
-    /// mDNS]
+    /// Neither look for peers on the LAN nor announce anything on it [default: `lan` in the settings, else both]
+    ///
+    /// Both are by mDNS, under names that change every day and that only holders of the ticket can compute, so that
+    /// peers find each other even if every address in the ticket is old. Other machines on the LAN see that this
+    /// machine looks for or shares something, and at which port, but not what. Peers are looked for if none at the
+    /// ticket's addresses has answered for 0.1 s; nothing is announced if --listen names loopback alone.
     #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_lan: bool,
 }
 
-/// The router flag of commands that only try whether a port is forwarded.
-#[derive(Clone, Debug, Default, Args)]
+/// The router's flag.
+#[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct MapArgs {
     /// Do not ask the router to forward the port [default: `map` in the settings, else it is asked]
+    ///
+    /// Uses PCP, NAT-PMP or UPnP with this machine's own router alone, if this machine has a private address and
+    /// listens on all interfaces. The mapping is removed at the end. `get` asks for --seed alone.
     #[arg(long, env = "XYLEM_NO_MAP", hide_env_values = true, value_parser = FalseyValueParser::new())]
     no_map: bool,
 }
@@ -109,20 +106,11 @@ pub(crate) struct AnnounceArgs {
 /// port.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct NearArgs {
-    /// Do not announce it on the LAN [default: `lan` in the settings, else it is announced]
-    ///
-    /// By mDNS, under a name that changes every day and that only holders of the ticket can compute, so that others
-    /// find this machine even if every address in the ticket is old. Other machines on the LAN see that something
-    /// is shared here and at which port, but not what. Nothing is announced if --listen names loopback alone.
-    #[arg(long, env = "XYLEM_NO_LAN", hide_env_values = true, value_parser = FalseyValueParser::new())]
-    no_lan: bool,
+    #[command(flatten)]
+    lan: LanArgs,
 
-    /// Do not ask the router to forward the port [default: `map` in the settings, else it is asked]
-    ///
-    /// Uses PCP, NAT-PMP or UPnP with this machine's own router alone, if this machine has a private address and
-    /// listens on all interfaces. The mapping is removed at the end.
-    #[arg(long, env = "XYLEM_NO_MAP", hide_env_values = true, value_parser = FalseyValueParser::new())]
-    no_map: bool,
+    #[command(flatten)]
+    map: MapArgs,
 }
 
 /// The discovery part of the settings.
@@ -158,14 +146,13 @@ impl DhtArgs {
 impl NearArgs {
     /// What to announce nearby; nothing goes to the DHT.
     pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, CommandFailure> {
-        let (settings, Self { no_lan, no_map }) = (discovery_settings(common)?, self);
-        let (lan, map) = (!no_lan && settings.lan, !no_map && settings.map);
+        let (lan, map) = (self.lan.lan(common)?, self.map.map(common)?);
         Ok(AnnounceOptions { lan, map, public: None })
     }
 
     /// The flags as arguments for another run of this program.
     pub(crate) fn flags(&self) -> impl Iterator<Item = &'static str> {
-        let Self { no_lan, no_map } = *self;
+        let Self { lan: LanArgs { no_lan }, map: MapArgs { no_map } } = *self;
         let given = [(no_lan, "--no-lan"), (no_map, "--no-map")];
         given.into_iter().filter(|(given, _)| *given).map(|(_, flag)| flag)
     }
@@ -181,7 +168,7 @@ impl AnnounceArgs {
     /// The first flag given that applies to the whole process and not to a single share.
     pub(crate) fn for_all(&self) -> Option<&'static str> {
         // Each share can have its own flags for the LAN and the router; `options` reads them.
-        let Self { public, near: NearArgs { no_lan: _, no_map: _ }, dht } = self;
+        let Self { public, near: NearArgs { lan: _, map: _ }, dht } = self;
         let DhtArgs { dht_bootstrap } = dht;
         let asked = [(*public, "--public"), (!dht_bootstrap.is_empty(), "--dht-bootstrap")];
         asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
@@ -198,21 +185,19 @@ impl AnnounceArgs {
 impl FindArgs {
     /// Whether to look on the LAN.
     pub(crate) fn lan(&self, common: &Common) -> Result<bool, CommandFailure> {
-        Ok(!self.no_lan && discovery_settings(common)?.lan)
+        self.lan.lan(common)
     }
 
     /// How to announce a seed. It is announced in the DHT if it was looked up there.
     pub(crate) fn of_seed(
         &self,
+        map: MapArgs,
         text: &str,
         common: &Common,
     ) -> Result<AnnounceOptions, CommandFailure> {
-        let settings = discovery_settings(common)?;
-        Ok(AnnounceOptions {
-            lan: !self.no_lan && settings.lan,
-            map: !self.no_map && settings.map,
-            public: is_public(text).then(|| self.dht.start(&settings)).transpose()?,
-        })
+        let public = is_public(text).then(|| self.dht.start(&discovery_settings(common)?));
+        let (lan, map) = (self.lan(common)?, map.map(common)?);
+        Ok(AnnounceOptions { lan, map, public: public.transpose()? })
     }
 
     /// Runs `fetch` with the ticket that `text` is or stands for. A sharer that the DHT names may answer and have

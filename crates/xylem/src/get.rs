@@ -5,7 +5,8 @@ use crate::cli::Common;
 use crate::code::CodeSource;
 use crate::demand::{self, DemandArgs};
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::finding::FindArgs;
+use crate::finding::{FindArgs, MapArgs};
+use crate::flags::{FromArgs, PaceArgs, TimeoutArgs};
 use crate::meant;
 use crate::output::text::bytes;
 use crate::output::{Out, not_with_json, report, report_object};
@@ -16,7 +17,7 @@ use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
 use crate::trusting::TrustArgs;
 pub(crate) use crate::values::peers;
-use crate::values::{ByteRange, ListenAt, joined, output, parse_rate, parse_seconds};
+use crate::values::{ByteRange, ListenAt, joined, output};
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,9 +28,7 @@ use xylem_library::witness::{DialVersions, VersionSource, witnessed};
 use xylem_library::{
     Blame, Error, Existing, FetchMode, Output, SaveOptions, SpaceCheck, Stop, read_rule,
 };
-use xylem_node::{
-    Event, GetOptions, PeerAddress, PeerUri, ServeOptions, ShapeLevel, VersionDialer,
-};
+use xylem_node::{Event, GetOptions, PeerAddress, ServeOptions, ShapeLevel, VersionDialer};
 use xylem_object::Ticket;
 
 /// Fetches what a ticket or a name stands for, verified on arrival
@@ -86,19 +85,8 @@ pub(crate) struct GetArgs {
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 
-    /// Ask this peer, not the ticket's: HOST:PORT
-    ///
-    /// HOST:PORT or KEY@HOST:PORT is an encrypted link; the same within TCP is xylem+tls://HOST[:PORT][?sni=NAME],
-    /// xylem+ws://, xylem+wss:// or xylem+doh://. udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is not the usual
-    /// one) or unix:///PATH is an NDN forwarder. Can be repeated.
-    #[arg(
-        long,
-        value_name = "ADDR",
-        env = "XYLEM_FROM",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    from: Vec<PeerUri>,
+    #[command(flatten)]
+    from: FromArgs,
 
     #[command(flatten)]
     relay: RelayArgs,
@@ -119,7 +107,7 @@ pub(crate) struct GetArgs {
 
     /// With --follow: begin with the checkpoint of this version (the number in v=...), not the newest
     #[arg(long, value_name = "VERSION", requires = "follow")]
-    at: Option<u64>,
+    since: Option<u64>,
 
     #[command(flatten)]
     trust: TrustArgs,
@@ -197,21 +185,11 @@ pub(crate) struct GetArgs {
     #[arg(long)]
     fsync: bool,
 
-    /// Bytes a second at most, such as 500K or 10M
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
-          hide_env_values = true)]
-    limit: Option<u64>,
+    #[command(flatten)]
+    pace: PaceArgs,
 
-    /// Let all other traffic on the path go first: the fetch uses only the capacity that is left
-    #[arg(long)]
-    background: bool,
-
-    /// Give up after this long without progress
-    ///
-    /// [default: 30, with --wait never]
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds,
-          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
-    timeout: Option<Duration>,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 
     /// Wait for a sharer that is off or asleep, until --timeout or Ctrl-C. Without this flag a fetch ends within
     /// seconds if the relays answer that the sharer is not there, and no other way is left
@@ -220,6 +198,9 @@ pub(crate) struct GetArgs {
 
     #[command(flatten)]
     find: FindArgs,
+
+    #[command(flatten)]
+    map: MapArgs,
 
     #[command(flatten)]
     ask: AskArgs,
@@ -232,13 +213,13 @@ pub(crate) struct GetArgs {
 }
 
 /// A fetch without progress ends after this long by default.
-const GIVE_UP: Duration = Duration::from_secs(30);
+const GIVE_UP_S: u32 = 30;
 /// Practically never, and within the range of clocks.
-const NEVER: Duration = Duration::from_secs(u32::MAX as u64);
+const NEVER_S: u32 = u32::MAX;
 
 impl GetArgs {
     fn give_up(&self) -> Duration {
-        self.timeout.unwrap_or(if self.wait { NEVER } else { GIVE_UP })
+        self.timeout.or_seconds(if self.wait { NEVER_S } else { GIVE_UP_S })
     }
 }
 
@@ -266,7 +247,7 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     }
     // A missing store is reported first, whatever the ticket contains.
     out.runs_as("get", &common.store()?);
-    let from = peers(&args.from)?;
+    let from = args.from.peers()?;
     let (how, lan) = ((args.give_up(), &args.shape, &stop), args.find.lan(common)?);
     let whom = CodeSource { from, relays: args.relay.relays(common)?, lan };
     // Do not write the same bytes to standard output twice.
@@ -305,8 +286,8 @@ fn by_ticket(
         },
         from,
         relays: args.relay.relays(common)?,
-        limit_rate: args.limit,
-        background: args.background,
+        limit_rate: args.pace.rate.limit,
+        background: args.pace.low_priority,
         links: args.shape.links(),
         ask_who_answers: args.ask.ask_who_answers,
         give_up: args.give_up(),
@@ -338,7 +319,7 @@ fn by_ticket(
     }
     if args.follow {
         let mut tell = demand::show_witnesses_once(out);
-        let followed = xylem_node::follow(&options, args.at, demand.as_ref(), stop, &mut tell);
+        let followed = xylem_node::follow(&options, args.since, demand.as_ref(), stop, &mut tell);
         drop(tell);
         out.take_broken()?;
         report(&followed.map_err(|error| ended(error, stop))?, true, out)?;
@@ -387,8 +368,8 @@ fn by_ticket_into(
     let options = xylem_reader::Options {
         from,
         relays: args.relay.relays(common)?,
-        limit_rate: args.limit,
-        background: args.background,
+        limit_rate: args.pace.rate.limit,
+        background: args.pace.low_priority,
         links: args.shape.links(),
         ask_who_answers: args.ask.ask_who_answers,
         timeout: args.give_up(),
@@ -453,7 +434,7 @@ fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, Comman
     if args.no_serve || (is_covered && !asked) {
         return Ok(None);
     }
-    let beside = args.find.of_seed(&joined(&args.ticket)?, common)?;
+    let beside = args.find.of_seed(args.map, &joined(&args.ticket)?, common)?;
     let (listen, accept_open) = (resolve(&args.listen)?, args.answer.accept_open);
     Ok(Some(ServeOptions { listen, seed: args.seed, accept_open, beside }))
 }
@@ -477,7 +458,7 @@ fn by_name(
         let what = "--witness works with tickets only: a name alone does not fix the publisher";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
-    if args.from.len() > 1 {
+    if args.from.from.len() > 1 {
         let what = "a name is found through one forwarder; give --from once";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
@@ -486,13 +467,13 @@ fn by_name(
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     let options = ObjectOptions {
-        at: args.from.first().cloned(),
+        at: args.from.from.first().cloned(),
         name,
         believe,
         output: output.clone(),
         existing: existing(&args),
         give_up: args.give_up(),
-        whole: args.range.is_none() && args.limit.is_none() && args.exclude.is_empty(),
+        whole: args.range.is_none() && args.pace.rate.limit.is_none() && args.exclude.is_empty(),
     };
     let fetched = get_object(&options, stop, &mut |news| out.event(news.into()));
     out.take_broken()?;

@@ -5,6 +5,7 @@ use crate::cli::Common;
 use crate::code::{CodeSource, FOR_A_TICKET, looks_like_code, read, redeem};
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::LanArgs;
+use crate::flags::{FromArgs, TimeoutArgs};
 use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, clean};
@@ -12,7 +13,7 @@ use crate::relays::RelayArgs;
 use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
-use crate::values::{ListenAt, parse_seconds, read_text};
+use crate::values::{ListenAt, read_text};
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -31,7 +32,7 @@ const TELL: ReachEffort = ReachEffort::within(Duration::from_secs(3));
 /// Lists and accepts what others have sent
 ///
 /// Without a subcommand it lists the messages. Mail comes in while `inbox --listen`, `share` or `ndn node` runs, or is
-/// fetched with --from from the node where senders have left it. Give your card to everyone who should be able to send
+/// fetched with --node from the node where senders have left it. Give your card to everyone who should be able to send
 /// to you.
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = concat!(
@@ -44,7 +45,7 @@ const TELL: ReachEffort = ReachEffort::within(Duration::from_secs(3));
   xylem inbox accept 3                  fetches what message 3 names; prints what it says
   xylem inbox trust ann xylem-peer:...  a name for the owner of that card
   xylem inbox trust ann 3               a name for whoever wrote message 3
-  xylem inbox --from node.example.org:7348   fetches what waits at that node
+  xylem inbox --node node.example.org:7348   fetches what waits at that node
 
 ",
     exit_help!()
@@ -72,14 +73,12 @@ pub(crate) struct InboxArgs {
     #[command(flatten)]
     lan: LanArgs,
 
-    /// Fetch mail that waits at [KEY@]HOST:PORT
+    /// Fetch the mail that waits at this node: [KEY@]HOST:PORT
     #[arg(long, value_name = "NODE", conflicts_with = "listen")]
-    from: Option<PeerUri>,
+    node: Option<PeerUri>,
 
-    /// Give up after this long without an answer
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10",
-          allow_negative_numbers = true)]
-    timeout: Duration,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 
     #[command(flatten)]
     ask: AskArgs,
@@ -94,10 +93,10 @@ enum InboxCommand {
     List,
     /// Print your card: what others need to send to you
     Card {
-        /// An address where you will listen: HOST:PORT, PORT, or an address; can be repeated
-        /// [default: this machine's, port 7348]
-        #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-        at: Vec<ListenAt>,
+        /// Where this machine can be reached: HOST:PORT, PORT, or an address; can be repeated
+        /// [default: its own addresses, port 7348]
+        #[arg(long, value_name = "HOST:PORT", value_delimiter = ',')]
+        announce: Vec<ListenAt>,
         /// Show a code for it instead, a number and three words, that a person can say to another, and wait until the
         /// code is used or ten minutes are over
         #[arg(long)]
@@ -122,9 +121,8 @@ enum InboxCommand {
         /// Their card, or @FILE with it, the code that they show for it, or a message's number
         #[arg(value_name = "CARD|CODE|NUMBER")]
         card: String,
-        /// Where a code is shown: [KEY@]HOST:PORT; can be repeated
-        #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-        from: Vec<PeerUri>,
+        #[command(flatten)]
+        from: FromArgs,
         #[command(flatten)]
         relay: RelayArgs,
         #[command(flatten)]
@@ -163,10 +161,10 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
     match args.command {
         None => {
             let stop = stop::on_signals()?;
-            if let Some(from) = args.from {
-                let from = peers(&[from])?;
+            if let Some(node) = args.node {
+                let from = peers(&[node])?;
                 let ask_who_answers = args.ask.ask_who_answers;
-                let reach = ReachEffort { give_up: args.timeout, ask_who_answers };
+                let reach = ReachEffort { give_up: args.timeout.or_seconds(10), ask_who_answers };
                 let collected = inbox.collect(&from, reach, &stop, &mut |event| out.event(event));
                 out.take_broken()?;
                 collected?;
@@ -178,11 +176,11 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             return list(&inbox, &store, out);
         }
         Some(InboxCommand::List) => return list(&inbox, &store, out),
-        Some(InboxCommand::Card { at, code: true, relay, lan }) => {
+        Some(InboxCommand::Card { announce: at, code: true, relay, lan }) => {
             let how = (&relay.relays(common)?[..], lan.lan(common)?);
             return card_by_code(&store, &resolve(&at)?, how, out);
         }
-        Some(InboxCommand::Card { at, code: false, relay, .. }) => {
+        Some(InboxCommand::Card { announce: at, code: false, relay, .. }) => {
             let relays = relay.relays(common)?;
             let mut at = resolve(&at)?;
             if at.is_empty() {
@@ -201,9 +199,9 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         }
         Some(InboxCommand::Trust { name, card, from, relay, lan }) if looks_like_code(&card) => {
             let stop = stop::on_signals()?;
-            let (from, relays, lan) = (peers(&from)?, relay.relays(common)?, lan.lan(common)?);
+            let (from, relays, lan) = (from.peers()?, relay.relays(common)?, lan.lan(common)?);
             let whom = CodeSource { from, relays, lan };
-            let told = redeem(&card, whom, args.timeout, &stop, out)?;
+            let told = redeem(&card, whom, args.timeout.or_seconds(10), &stop, out)?;
             let card = read(&told, FOR_A_TICKET)?;
             inbox.trust(&name, &Person::Card(Box::new(card)))?;
         }

@@ -82,7 +82,7 @@ enum KeyCommand {
         new_passphrase_file: Option<PathBuf>,
         /// Keep the key without a passphrase again
         #[arg(long, conflicts_with = "new_passphrase_file")]
-        remove: bool,
+        no_passphrase: bool,
     },
     /// Write a key, secret and all, to a file
     ///
@@ -91,7 +91,7 @@ enum KeyCommand {
         /// The key, or an identity that has one key
         key: String,
         /// The file; it must not be there yet
-        #[arg(short, long, value_name = "FILE")]
+        #[arg(short, long, value_name = "PATH")]
         output: PathBuf,
         /// Write a SafeBag, as `ndnsec import` reads it, although the key has no passphrase here; the passphrase for
         /// the file is asked for (or read from --passphrase-file)
@@ -152,8 +152,8 @@ enum KeyCommand {
     Serve {
         /// Files with certificates, and keys of yours [default: the certificates of all your keys]
         what: Vec<String>,
-        /// How to sign the registrations, as in `xylem ndn put`
-        #[arg(long, value_name = "HOW", default_value = "digest-sha256")]
+        /// Sign the registrations with this key, or a digest, as `ndn put`
+        #[arg(long, value_name = "KEY", default_value = "digest-sha256")]
         sign: SignWith,
         #[command(flatten)]
         at: AtArgs,
@@ -194,8 +194,8 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
             show(&keyring.create_under(&identity, kind, under, wall_clock())?, out)?
         }
         KeyCommand::List => list(&keyring, &common.store()?, out)?,
-        KeyCommand::Passphrase { key, new_passphrase_file, remove } => {
-            let passphrase = match remove {
+        KeyCommand::Passphrase { key, new_passphrase_file, no_passphrase } => {
+            let passphrase = match no_passphrase {
                 true => None,
                 false => {
                     let flag = "--new-passphrase-file FILE";
@@ -206,7 +206,7 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
             if key == "publisher" {
                 let path = common.store()?.join("keys").join("publisher");
                 reseal(&path, under, wall_clock())?;
-                let word = if remove { "removed" } else { "set" };
+                let word = if no_passphrase { "removed" } else { "set" };
                 out.note(&format!("{}: the passphrase is {word}", path.display()));
             } else {
                 show(&keyring.reseal(&key, under, wall_clock())?, out)?;

@@ -17,6 +17,7 @@ mod demand;
 mod exit;
 mod extras;
 mod finding;
+mod flags;
 mod get;
 mod http;
 mod inbox;

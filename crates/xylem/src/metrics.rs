@@ -2,15 +2,29 @@
 
 use crate::exit::{CommandFailure, Exit};
 use crate::http::{self, Response};
+use clap::Args;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use xylem_library::reachable::HostPort;
 use xylem_node::look_up_place;
 
-/// Listens at the address that `--metrics` gives.
-pub(crate) fn listen(text: &str) -> Result<TcpListener, CommandFailure> {
-    let at = place("--metrics", text)?;
-    TcpListener::bind(at)
-        .map_err(|e| CommandFailure::new(Exit::Local, format!("cannot show metrics at {at}: {e}")))
+/// The flag of commands that count what they do.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct MetricsArgs {
+    /// Show counts for Prometheus: PORT or HOST:PORT
+    ///
+    /// They are at http://ADDR/metrics; PORT alone is on 127.0.0.1.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics: Option<String>,
+}
+
+impl MetricsArgs {
+    /// Listens at the address, if one is given.
+    pub(crate) fn listen(&self) -> Result<Option<TcpListener>, CommandFailure> {
+        let Some(text) = &self.metrics else { return Ok(None) };
+        let at = place("--metrics", text)?;
+        let failed = |e| format!("cannot show metrics at {at}: {e}");
+        TcpListener::bind(at).map(Some).map_err(|e| CommandFailure::new(Exit::Local, failed(e)))
+    }
 }
 
 /// The address of the page that `flag` asks for: PORT, on loopback, or HOST:PORT.

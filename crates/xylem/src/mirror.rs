@@ -5,17 +5,14 @@ use crate::cli::Common;
 use crate::code::CodeSource;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::FindArgs;
-use crate::get::peers;
+use crate::flags::{FromArgs, PaceArgs, TimeoutArgs};
 use crate::output::{Out, report};
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::showing::AskArgs;
 use crate::stop;
-use crate::values::{parse_rate, parse_seconds};
 use clap::Args;
-use std::time::Duration;
 use xylem_bucket::BucketPlace;
-use xylem_node::PeerUri;
 use xylem_object::ticket::MAX_VERSIONS;
 use xylem_reader::Options;
 
@@ -29,7 +26,7 @@ use xylem_reader::Options;
 ///
 /// Run again with the ticket of a newer version, it sends what is new, has the store copy what is not, reads all of it
 /// back, and only then makes it the newest: until then, and if it is killed, readers have the version before. Run again
-/// with the same ticket, it resumes, or restores what is missing; with --check also what is damaged.
+/// with the same ticket, it resumes, or restores what is missing; with --repair also what is damaged.
 ///
 /// Credentials come from where other S3 programs have them: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile
 /// of ~/.aws; AWS_ENDPOINT_URL names a store that is not Amazon's.
@@ -66,36 +63,19 @@ pub(crate) struct MirrorArgs {
     ///
     /// It does so also if nothing is new.
     #[arg(long)]
-    check: bool,
+    repair: bool,
 
-    /// Ask this peer, not the ticket's: HOST:PORT
-    ///
-    /// As with `xylem get --from`; can be repeated.
-    #[arg(
-        long,
-        value_name = "ADDR",
-        env = "XYLEM_FROM",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    from: Vec<PeerUri>,
+    #[command(flatten)]
+    from: FromArgs,
 
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Bytes a second at most, such as 500K or 10M
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
-          hide_env_values = true)]
-    limit: Option<u64>,
+    #[command(flatten)]
+    pace: PaceArgs,
 
-    /// Let all other traffic on the path go first: the fetch uses only the capacity that is left
-    #[arg(long)]
-    background: bool,
-
-    /// Give up after this long without progress
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
-          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
-    timeout: Duration,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 
     #[command(flatten)]
     find: FindArgs,
@@ -120,17 +100,18 @@ pub(crate) fn run(
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     common.store()?;
-    let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
-    let whom = CodeSource { from: peers(&args.from)?, relays: args.relay.relays(common)?, lan };
+    let timeout = args.timeout.or_seconds(30);
+    let (how, lan) = ((timeout, &args.shape, &stop), args.find.lan(common)?);
+    let whom = CodeSource { from: args.from.peers()?, relays: args.relay.relays(common)?, lan };
     let mirror = |ticket, from, out: &mut Out| {
         let options = Options {
             from,
             relays: args.relay.relays(common)?,
-            limit_rate: args.limit,
-            background: args.background,
+            limit_rate: args.pace.rate.limit,
+            background: args.pace.low_priority,
             links: args.shape.links(),
             ask_who_answers: args.ask.ask_who_answers,
-            timeout: args.timeout,
+            timeout,
             lan: args.find.lan(common)?,
             ..Options::new(ticket, common.store()?)
         };
@@ -138,7 +119,7 @@ pub(crate) fn run(
             options,
             place: place.clone(),
             keep: args.keep.into(),
-            check: args.check,
+            repair: args.repair,
         };
         let summary = buckets::mirror(what, &stop, out)?;
         report(&summary, true, out)?;

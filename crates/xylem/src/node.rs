@@ -8,7 +8,7 @@ use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use crate::stop;
 use clap::Args;
-use xylem_node::{NodeConfig, PeerUri};
+use xylem_node::{Event, NodeConfig, PeerUri};
 
 /// Runs an NDN forwarder for programs and other forwarders
 ///
@@ -33,7 +33,7 @@ pub(crate) struct NodeArgs {
     /// xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://); can be repeated.
     #[arg(
         long,
-        value_name = "URI",
+        value_name = "ADDR",
         env = "XYLEM_NODE_LISTEN",
         hide_env_values = true,
         value_delimiter = ','
@@ -55,10 +55,23 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     }
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
+    serve("node", config, out, |_| ())
+}
+
+/// Runs a node until a signal ends it. `xylem ui` shows it as this verb; `see` gets each event before it is printed.
+pub(crate) fn serve(
+    verb: &str,
+    config: NodeConfig,
+    out: &mut Out,
+    mut see: impl FnMut(&Event),
+) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    out.runs_as("node", &config.store);
-    let ran = xylem_node::run_node(config, &stop, &mut |event| out.event(event));
+    out.runs_as(verb, &config.store);
+    let ran = xylem_node::run_node(config, &stop, &mut |event| {
+        see(&event);
+        out.event(event);
+    });
     out.take_broken()?;
     ran?;
     Ok(Exit::Done)

@@ -53,11 +53,11 @@ pub(crate) struct PutArgs {
           default_value_t = SEGMENT_SIZE as u64)]
     segment_size: u64,
 
-    /// How to sign
+    /// Sign with this key, or a digest
     ///
     /// ed25519 (the key that `share` signs with), key:NAME (of `xylem key`), digest-sha256, digest-blake3, hmac:FILE,
     /// blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE.
-    #[arg(long, value_name = "HOW", default_value = "ed25519")]
+    #[arg(long, value_name = "KEY", default_value = "ed25519")]
     sign: SignWith,
 
     /// How long caches treat the content as fresh (FreshnessPeriod)
@@ -70,13 +70,13 @@ pub(crate) struct PutArgs {
     once: bool,
 
     /// Do not register the name: a route leads here already
-    #[arg(long, conflicts_with = "announce")]
+    #[arg(long, conflicts_with = "announce_prefix")]
     no_register: bool,
 
     /// Register the name by an announcement that is signed like the packets and valid for a week: forwarders with the
     /// strategy self-learning pass it on to those that search
     #[arg(long)]
-    announce: bool,
+    announce_prefix: bool,
 
     #[command(flatten)]
     at: AtArgs,
@@ -100,7 +100,7 @@ pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let mut producer = Producer::new(&name, &settings, signer, (content, size), version)
         .map_err(RunError::from)?;
     let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
-    if args.announce {
+    if args.announce_prefix {
         announce(&mut client, producer.served(), producer.signer())?;
     } else if !args.no_register {
         register(&mut client, producer.served(), producer.signer())?;

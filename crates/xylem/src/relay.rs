@@ -2,12 +2,11 @@
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::metrics;
+use crate::metrics::{self, MetricsArgs};
 use crate::node;
 use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
-use crate::stop;
 use clap::Args;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,18 +38,15 @@ pub(crate) struct RelayServerArgs {
     /// Within TCP xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://; can be repeated.
     #[arg(
         long,
-        value_name = "URI",
+        value_name = "ADDR",
         env = "XYLEM_RELAY_LISTEN",
         hide_env_values = true,
         value_delimiter = ','
     )]
     listen: Vec<PeerUri>,
 
-    /// Show counts for Prometheus: PORT or HOST:PORT
-    ///
-    /// They are at http://ADDR/metrics; PORT alone is on 127.0.0.1.
-    #[arg(long, value_name = "ADDR")]
-    metrics: Option<String>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 
     #[command(flatten)]
     answer: AnswerArgs,
@@ -77,21 +73,14 @@ pub(crate) fn run(
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
     let counts = Counts::default();
-    if let Some(at) = &args.metrics {
-        show(metrics::listen(at)?, counts.clone(), out)?;
+    if let Some(listener) = args.metrics.listen()? {
+        show(listener, counts.clone(), out)?;
     }
-    let stop = stop::on_signals()?;
-    out.ends_with(&stop);
-    out.runs_as("node", &config.store);
-    let ran = xylem_node::run_node(config, &stop, &mut |event| {
-        if let Event::Relayed { counts: told } = &event {
-            counts.lock().unwrap_or_else(PoisonError::into_inner).clone_from(told);
+    node::serve("relay", config, out, |event| {
+        if let Event::Relayed { counts: latest } = event {
+            counts.lock().unwrap_or_else(PoisonError::into_inner).clone_from(latest);
         }
-        out.event(event);
-    });
-    out.take_broken()?;
-    ran?;
-    Ok(Exit::Done)
+    })
 }
 
 /// The last counts that the relay has reported.

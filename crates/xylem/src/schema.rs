@@ -51,7 +51,7 @@ enum SchemaCommand {
         /// The text; - for standard input
         file: PathBuf,
         /// Where to write it [default: standard output]
-        #[arg(short, long, value_name = "FILE")]
+        #[arg(short, long, value_name = "PATH")]
         output: Option<PathBuf>,
     },
     /// Describe a schema, and what may sign a name

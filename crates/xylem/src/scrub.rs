@@ -3,11 +3,12 @@
 use crate::buckets;
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
+use crate::flags::{LimitArgs, TimeoutArgs};
 use crate::get::peers;
 use crate::output::Out;
 use crate::output::text::{bytes, count, rate};
 use crate::stop;
-use crate::values::{is_ticket, parse_rate, parse_seconds, parse_ticket};
+use crate::values::{is_ticket, parse_ticket};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -46,23 +47,25 @@ pub(crate) struct ScrubArgs {
     #[arg(long)]
     repair: bool,
 
-    /// Fetch from here: a ticket, or HOST:PORT
+    /// Ask this peer, or those of a ticket: HOST:PORT or TICKET
     ///
     /// A ticket is for the same content (or @FILE or - for one in a file or on standard input, which no other user
     /// sees), and also gives the hash of a file without records; a peer's address is as with `xylem get --from`. Can be
     /// repeated.
-    #[arg(long, value_name = "TICKET|ADDR", value_delimiter = ',')]
+    #[arg(
+        long,
+        value_name = "PEER",
+        env = "XYLEM_FROM",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
     from: Vec<String>,
 
-    /// Bytes a second at most, read and fetched, such as 50M
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
-          hide_env_values = true)]
-    limit: Option<u64>,
+    #[command(flatten)]
+    limit: LimitArgs,
 
-    /// Give up on peers after this long without progress
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
-          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
-    timeout: Duration,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 }
 
 /// Runs `xylem scrub`.
@@ -77,8 +80,11 @@ pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exi
     let mut paths = args.path;
     buckets::for_paths(&mut paths, None, common, out)?;
     let options = ScrubOptions { paths, repair: args.repair, tickets };
-    let repair =
-        RepairOptions { peers: peers(&parsed)?, give_up: args.timeout, limit_rate: args.limit };
+    let repair = RepairOptions {
+        peers: peers(&parsed)?,
+        give_up: args.timeout.or_seconds(30),
+        limit_rate: args.limit.limit,
+    };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let (directory, started) = (common.store()?, Instant::now());

@@ -4,14 +4,15 @@ use crate::cli::Common;
 use crate::code::{CodeSource, FOR_A_TICKET, looks_like_code, read, redeem};
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::LanArgs;
+use crate::flags::{AnnouncedArgs, ListenArgs, TimeoutArgs};
 use crate::get::peers;
 use crate::output::Out;
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
-use crate::share::{links, resolve};
+use crate::share::resolve;
 use crate::showing::{AnswerArgs, AskArgs};
 use crate::stop;
-use crate::values::{LinkAt, ListenAt, is_ticket, parse_name, parse_seconds, parse_ticket};
+use crate::values::{ListenAt, is_ticket, parse_name, parse_ticket};
 use clap::Args;
 use std::fs::File;
 use std::io::Read;
@@ -22,7 +23,6 @@ use xylem_library::Stop;
 use xylem_mail::Card;
 use xylem_node::mail::{Mail, ReachEffort, Recipient, SendOptions, send};
 use xylem_node::{PeerAddress, PeerUri, ShareOptions};
-use xylem_object::ticket::Address;
 
 /// Bytes of a note that are read at most; a message holds a little less.
 const MAX_NOTE: u64 = 1 << 16;
@@ -42,9 +42,9 @@ const MAX_NOTE: u64 = 1 << 16;
   xylem send film.mkv xylem-peer:...    to the owner of that card
   xylem inbox trust ann xylem-peer:...  a name for the card, from now on
   xylem send photos/ ann                shares photos/ until ann has fetched it
-  xylem send film.mkv 7-alpha-cobra-violin --at 192.0.2.7:7348   by the code that is shown there
+  xylem send film.mkv 7-alpha-cobra-violin --to 192.0.2.7:7348   by the code that is shown there
   xylem send xylem:... ann              only the ticket: somebody else serves it
-  xylem send film.mkv ann --via node.example.org:7348   ann is away; the node keeps the message,
+  xylem send film.mkv ann --node node.example.org:7348   ann is away; the node keeps the message,
                                             and this machine the film
   echo 'see you' | xylem send --note - ann
 
@@ -71,37 +71,23 @@ pub(crate) struct SendArgs {
     #[arg(long)]
     note: bool,
 
-    /// Where the peer listens: HOST:PORT
+    /// Dial the peer here: HOST:PORT
     ///
     /// Can be repeated. [default: the addresses of its card]
     #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    at: Vec<ListenAt>,
+    to: Vec<ListenAt>,
 
     /// Leave the message at this node: [KEY@]HOST:PORT
     ///
-    /// The peer fetches it with `inbox --from`.
-    #[arg(long, value_name = "NODE", conflicts_with = "at")]
-    via: Option<PeerUri>,
+    /// The peer fetches it with `inbox --node`.
+    #[arg(long, value_name = "NODE", conflicts_with = "to")]
+    node: Option<PeerUri>,
 
-    /// Where the encrypted link listens, as for `share`; can be repeated
-    #[arg(
-        long,
-        value_name = "ADDR",
-        env = "XYLEM_LISTEN",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    listen: Vec<LinkAt>,
+    #[command(flatten)]
+    listen: ListenArgs,
 
-    /// Where this machine can be reached from elsewhere, as for `share`; can be repeated
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        env = "XYLEM_ANNOUNCE",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    announce: Vec<Address>,
+    #[command(flatten)]
+    announced: AnnouncedArgs,
 
     #[command(flatten)]
     relay: RelayArgs,
@@ -113,10 +99,8 @@ pub(crate) struct SendArgs {
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
 
-    /// Give up an attempt to reach the peer or node after this long
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "10",
-          allow_negative_numbers = true)]
-    timeout: Duration,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 
     #[command(flatten)]
     ask: AskArgs,
@@ -142,8 +126,8 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
         Mail::Path(Box::new(ShareOptions {
             paths: vec![args.what.clone()],
             name: args.name.as_deref().map(parse_name).transpose()?,
-            listen: links(&args.listen)?,
-            announce: args.announce,
+            listen: args.listen.places()?,
+            announce: args.announced.announce,
             relays: relays.clone(),
             links: args.shape.links(),
             accept_open: args.answer.accept_open,
@@ -153,14 +137,20 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let at = resolve(&args.at)?;
+    let at = resolve(&args.to)?;
     let lan = args.lan.lan(common)?;
     let whom = |at: &[SocketAddr]| {
         let link = |address: &SocketAddr| PeerAddress::Link { address: *address, key: None };
         CodeSource { from: at.iter().map(link).collect(), relays: relays.clone(), lan }
     };
     let to = if looks_like_code(&args.peer) {
-        Recipient::Card(Box::new(card(&args.peer, whom(&at), args.timeout, &stop, out)?))
+        Recipient::Card(Box::new(card(
+            &args.peer,
+            whom(&at),
+            args.timeout.or_seconds(10),
+            &stop,
+            out,
+        )?))
     } else {
         let bad = |e: xylem_mail::CardError| CommandFailure::new(Exit::Usage, e.to_string());
         args.peer.parse().map_err(bad)?
@@ -170,9 +160,12 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
         mail,
         to,
         at,
-        via: args.via.map(|via| peers(&[via])).transpose()?.unwrap_or_default(),
+        via: args.node.map(|via| peers(&[via])).transpose()?.unwrap_or_default(),
         relays,
-        reach: ReachEffort { give_up: args.timeout, ask_who_answers: args.ask.ask_who_answers },
+        reach: ReachEffort {
+            give_up: args.timeout.or_seconds(10),
+            ask_who_answers: args.ask.ask_who_answers,
+        },
         store,
     };
     let sent = send(&options, &stop, &mut |event| out.event(event));

@@ -4,6 +4,7 @@ use crate::buckets;
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::AnnounceArgs;
+use crate::flags::{AnnouncedArgs, ListenArgs};
 use crate::get::peers;
 use crate::output::text::{clean, count};
 use crate::output::{Out, witnesses};
@@ -14,8 +15,8 @@ use crate::service::{self, control};
 use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use crate::stop;
-use crate::values::{LinkAt, ListenAt, parse_bytes, parse_name, parse_seconds};
-pub(crate) use crate::values::{links, resolve};
+pub(crate) use crate::values::resolve;
+use crate::values::{ListenAt, parse_bytes, parse_name, parse_seconds};
 use crate::web;
 use clap::Args;
 use clap::builder::FalseyValueParser;
@@ -33,7 +34,6 @@ use xylem_library::registry::{Registered, Registry, ShareTerms};
 use xylem_library::{LibraryEvent, Selection, read_rule, read_rules};
 use xylem_link::PeerKey;
 use xylem_node::{AnnounceOptions, Event, NDN_PORT, PeerUri, Prove, ShareOptions};
-use xylem_object::ticket::Address;
 
 /// Shares files and directories: prints tickets, serves until Ctrl-C
 ///
@@ -45,7 +45,7 @@ use xylem_object::ticket::Address;
 /// in the order of the arguments.
 ///
 /// Content that `xylem get` fetched and that has not changed since is served as it was published: the ticket names the
-/// publisher's own publication, with its signature, at this machine's addresses. --as or --key publishes it anew as
+/// publisher's own publication, with its signature, at this machine's addresses. --as or --sign publishes it anew as
 /// your own.
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
@@ -99,7 +99,7 @@ pub(crate) struct ShareArgs {
     /// With --follow -: store the input in this file and begin with what it holds already [default: a new file in the
     /// store]
     #[arg(long, value_name = "FILE", requires = "follow")]
-    keep: Option<PathBuf>,
+    tee: Option<PathBuf>,
 
     /// Serve from this process, not by the background node
     #[arg(long)]
@@ -124,14 +124,13 @@ pub(crate) struct ShareArgs {
     #[arg(long, requires = "recipients")]
     pad: bool,
 
-    /// File with the 32-byte Ed25519 secret key to sign with [default: the store's own identity]
-    #[arg(long, value_name = "FILE", env = "XYLEM_KEY", hide_env_values = true)]
-    key: Option<PathBuf>,
-
-    /// Sign with a key of `xylem key`, such as key:/alice. Its certificate is served, too, and what has no --as is
-    /// published below its owner's name
-    #[arg(long, value_name = "key:NAME", value_parser = parse_identity, conflicts_with = "key")]
-    sign: Option<String>,
+    /// Sign with this key: key:NAME or ed25519:FILE
+    ///
+    /// key:NAME is one of `xylem key`, such as key:/alice: its certificate is served, too, and what has no --as is
+    /// published below its owner's name. FILE holds a secret key of 32 bytes. [default: the store's own identity]
+    #[arg(long, value_name = "KEY", value_parser = parse_publication_key, env = "XYLEM_SIGN",
+          hide_env_values = true)]
+    sign: Option<PublicationKey>,
 
     /// Get co-signatures of the witness with this certificate (`xylem key cert`), and send them to getters that ask for
     /// them; can be repeated (`xylem witness`)
@@ -163,28 +162,11 @@ pub(crate) struct ShareArgs {
     #[arg(long)]
     strict: bool,
 
-    /// Where the encrypted link listens: HOST:PORT, PORT (all interfaces), or an address (a free
-    /// port), over UDP; or within TCP, as xylem+tls://HOST:PORT, xylem+ws://, xylem+wss:// or
-    /// xylem+doh:// (DNS over HTTPS); can be repeated
-    #[arg(
-        long,
-        value_name = "ADDR",
-        env = "XYLEM_LISTEN",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    listen: Vec<LinkAt>,
+    #[command(flatten)]
+    listen: ListenArgs,
 
-    /// Where this machine can be reached from elsewhere, HOST:PORT: a port that a router forwards, a name that DNS
-    /// knows. The ticket names it first; can be repeated
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        env = "XYLEM_ANNOUNCE",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    announce: Vec<Address>,
+    #[command(flatten)]
+    announced: AnnouncedArgs,
 
     #[command(flatten)]
     relay: RelayArgs,
@@ -301,7 +283,7 @@ pub(crate) fn run(
     }
     let selection = selection(&args)?;
     buckets::for_paths(&mut args.paths, None, common, out)?;
-    if let Some(key) = &args.key {
+    if let Some(PublicationKey::File(key)) = &args.sign {
         require_outside(key, &args.paths)?;
     }
     let recipients = recipients(&args.recipients, args.pad, common)?;
@@ -317,16 +299,21 @@ pub(crate) fn run(
         }
     }
     warn_of_other_shares(&args.paths, &[], common, out)?;
+    let (key_file, identity) = match args.sign {
+        None => (None, None),
+        Some(PublicationKey::Named(which)) => (None, Some(which)),
+        Some(PublicationKey::File(path)) => (Some(path), None),
+    };
     let options = ShareOptions {
         follow,
         paths: args.paths,
         name: args.name.as_deref().map(parse_name).transpose()?,
-        key_file: args.key,
-        identity: args.sign,
+        key_file,
+        identity,
         selection,
         recipients,
-        listen: links(&args.listen)?,
-        announce: args.announce,
+        listen: args.listen.places()?,
+        announce: args.announced.announce,
         relays: args.relay.relays(common)?,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
@@ -418,11 +405,33 @@ fn require_outside(key: &Path, paths: &[PathBuf]) -> Result<(), CommandFailure> 
     Ok(())
 }
 
+/// The key that signs a publication.
+#[derive(Clone, Debug)]
+enum PublicationKey {
+    /// A key of the keyring, by its name or its owner's.
+    Named(String),
+    /// A file with an Ed25519 secret key.
+    File(PathBuf),
+}
+
+/// Parses the key that signs a publication: those of `put --sign` that a manifest can have.
+fn parse_publication_key(text: &str) -> Result<PublicationKey, String> {
+    let expected = "expected key:NAME, a key of `xylem key list`, or ed25519:FILE";
+    match text.parse() {
+        Ok(SignWith::Named(which)) => Ok(PublicationKey::Named(which)),
+        Ok(SignWith::Key(file)) => match file.ed25519() {
+            Some(path) => Ok(PublicationKey::File(path.to_owned())),
+            None => Err(expected.to_owned()),
+        },
+        _ => Err(expected.to_owned()),
+    }
+}
+
 /// Parses a key of the keyring, as `put --sign` names it.
 pub(crate) fn parse_identity(text: &str) -> Result<String, String> {
     match text.parse() {
         Ok(SignWith::Named(which)) => Ok(which),
-        _ => Err("expected key:NAME, a key of `xylem key list`; --key takes files".to_owned()),
+        _ => Err("expected key:NAME, a key of `xylem key list`".to_owned()),
     }
 }
 
@@ -440,13 +449,12 @@ fn for_node(
         // Has an effect with --follow alone.
         every_bytes: _,
         every: _,
-        keep: _,
+        tee: _,
         foreground,
         name,
         // `readers` holds it.
         recipients: _,
         pad: _,
-        key,
         sign,
         witness,
         // `selection` holds it.
@@ -456,7 +464,7 @@ fn for_node(
         no_exclude: _,
         strict: _,
         listen,
-        announce,
+        announced,
         relay,
         tls_cert,
         tls_key: _, // Has an effect with --tls-cert alone.
@@ -480,11 +488,10 @@ fn for_node(
         ),
         (*follow, "--follow"),
         (*code, "--code"),
-        (key.is_some(), "--key"),
         (sign.is_some(), "--sign"),
         (!witness.is_empty(), "--witness"),
-        (!listen.is_empty(), "--listen"),
-        (!announce.is_empty(), "--announce"),
+        (!listen.listen.is_empty(), "--listen"),
+        (!announced.announce.is_empty(), "--announce"),
         (!relay.named().is_empty(), "--relay"),
         (tls_cert.is_some(), "--tls-cert"),
         (*plain || !plain_listen.is_empty(), "--plain"),
@@ -619,14 +626,14 @@ fn follow(args: &ShareArgs) -> Result<Option<FollowOptions>, CommandFailure> {
         let what = "standard input is shared with a command of its own: `xylem share --follow -`";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
-    if args.keep.is_some() && !from_input {
-        let what = "--keep works with standard input only: `xylem share --follow - --keep FILE`";
+    if args.tee.is_some() && !from_input {
+        let what = "--tee works with standard input only: `xylem share --follow - --tee FILE`";
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     if !args.follow {
         return Ok(None);
     }
-    let keep = args.keep.clone().map_or(FollowInput::Store, FollowInput::Keep);
+    let keep = args.tee.clone().map_or(FollowInput::Store, FollowInput::Keep);
     Ok(Some(FollowOptions {
         every_bytes: args.every_bytes.max(1),
         every: args.every,
@@ -652,7 +659,7 @@ mod tests {
     fn sample(flag: &str) -> &'static [&'static str] {
         match flag {
             "every-bytes" | "every" => &["7", "--follow"],
-            "keep" => &["file", "--follow"],
+            "tee" => &["file", "--follow"],
             "tls-cert" => &["cert.pem", "--tls-key", "key.pem"],
             "tls-key" => &["key.pem", "--tls-cert", "cert.pem"],
             "as" => &["/a"],

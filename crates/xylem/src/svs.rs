@@ -51,10 +51,10 @@ pub(crate) struct SvsArgs {
     #[arg(long)]
     no_fetch: bool,
 
-    /// How to sign, as for `xylem ndn put`
+    /// Sign with this key, or a digest, as `ndn put`
     ///
     /// The signature is on vectors and publications.
-    #[arg(long, value_name = "HOW", default_value = "ed25519")]
+    #[arg(long, value_name = "KEY", default_value = "ed25519")]
     sign: SignWith,
 
     /// Neither register names nor set the group's strategy: routes lead here already

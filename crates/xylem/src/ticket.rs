@@ -2,17 +2,16 @@
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::get::peers;
+use crate::flags::{FromArgs, TimeoutArgs};
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
 use crate::stop;
-use crate::values::{joined, parse_seconds, parse_ticket};
+use crate::values::{joined, parse_ticket};
 use clap::Args;
 use serde::Serialize;
 use std::cell::RefCell;
-use std::time::Duration;
 use xylem_library::{Blame, Stop, hex};
-use xylem_node::{PeerUri, RepairOptions};
+use xylem_node::RepairOptions;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::ticket::RelayContact;
 use xylem_object::{Manifest, PublicationKind, Ticket};
@@ -39,7 +38,7 @@ pub(crate) struct TicketArgs {
     ticket: Vec<String>,
 
     /// Ask no peer
-    #[arg(long, conflicts_with_all = ["files", "from"])]
+    #[arg(long, conflicts_with = "files")]
     offline: bool,
 
     /// List the content of the directory
@@ -48,16 +47,11 @@ pub(crate) struct TicketArgs {
     #[arg(long)]
     files: bool,
 
-    /// Ask this peer, not the ticket's: HOST:PORT
-    ///
-    /// As with `xylem get --from`; can be repeated.
-    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    from: Vec<PeerUri>,
+    #[command(flatten)]
+    from: FromArgs,
 
-    /// Give up on peers after this long
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "3",
-          allow_negative_numbers = true)]
-    timeout: Duration,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 }
 
 /// Runs `xylem ticket`.
@@ -74,9 +68,9 @@ pub(crate) fn run(
     }
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let from = peers(&args.from)?;
+    let (from, give_up) = (args.from.peers()?, args.timeout.or_seconds(3));
     let mut event = |event| out.event(event);
-    let looked = xylem_node::look(&ticket, &from, args.timeout, &stop, &mut event);
+    let looked = xylem_node::look(&ticket, &from, give_up, &stop, &mut event);
     out.take_broken()?;
     match looked {
         Ok((told, manifest)) => tell(&told, &manifest, out)?,
@@ -90,7 +84,7 @@ pub(crate) fn run(
         }
     }
     if args.files && ticket.kind != Some(PublicationKind::File) {
-        let asked = RepairOptions { peers: from, give_up: args.timeout, limit_rate: None };
+        let asked = RepairOptions { peers: from, give_up, limit_rate: None };
         list(&ticket, &asked, &stop, common, out)?;
     }
     Ok(Exit::Done)

@@ -26,7 +26,6 @@ pub(crate) struct TrustArgs {
     /// certificates are fetched; can be repeated
     #[arg(
         long,
-        visible_alias = "anchor",
         value_name = "CERT",
         conflicts_with_all = ["key", "publisher"]
     )]

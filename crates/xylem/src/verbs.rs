@@ -91,8 +91,8 @@ const VERBS: &[Verb] = &[
         ["as", "read-only", "status", "history", "restore", "remove", "background", "limit"]
     ),
     verb!("mount", mount::MountArgs, mount::run, ["from", "timeout", "limit"]),
-    verb!("send", send::SendArgs, send::run, ["note", "at", "via", "relay"]),
-    verb!("inbox", inbox::InboxArgs, inbox::run, ["listen", "from"]),
+    verb!("send", send::SendArgs, send::run, ["note", "to", "node", "relay"]),
+    verb!("inbox", inbox::InboxArgs, inbox::run, ["listen", "node"]),
     verb!(
         "verify",
         verify::VerifyArgs,
@@ -137,7 +137,7 @@ const VERBS: &[Verb] = &[
     ),
     verb!("ndn svs", svs::SvsArgs, svs::run, ["as", "sync-version", "sign", "key", "at"]),
     verb!("ndn schema", schema::SchemaArgs, schema::run, []),
-    verb!("ndn ca", ca::CaArgs, ca::run, ["key", "challenge", "accept", "at"]),
+    verb!("ndn ca", ca::CaArgs, ca::run, ["sign", "challenge", "accept", "at"]),
     verb!(
         "ndn request",
         request::RequestArgs,
@@ -153,7 +153,7 @@ const VERBS: &[Verb] = &[
     verb!("shares", shares::SharesArgs, shares::run, ["tickets"]),
     verb!("unshare", shares::UnshareArgs, shares::unshare, []),
     verb!("ticket", ticket::TicketArgs, ticket::run, ["offline", "files", "from", "timeout"]),
-    verb!("mirror", mirror::MirrorArgs, mirror::run, ["keep", "check", "from", "limit"]),
+    verb!("mirror", mirror::MirrorArgs, mirror::run, ["keep", "repair", "from", "limit"]),
     verb!("witness", witness::WitnessArgs, witness::run, ["sign", "once", "from"]),
     verb!("bench", bench::BenchArgs, |args, _, out| bench::run(args, out), []),
     verb!(
@@ -293,24 +293,39 @@ pub(crate) fn in_group(word: &str) -> Option<&'static str> {
 
 /// Returns the words of each verb, group and verb within another: all that have a manual page, in the help's order.
 pub(crate) fn pages() -> Vec<String> {
-    fn below(command: &clap::Command, words: &str, pages: &mut Vec<String>) {
+    let whole = command();
+    each(&whole).into_iter().map(|(words, _)| words).filter(|words| !words.is_empty()).collect()
+}
+
+/// `command` and all commands within it, in the help's order, each with the words to type for it.
+fn each(command: &clap::Command) -> Vec<(String, &clap::Command)> {
+    fn below<'a>(
+        words: &str,
+        command: &'a clap::Command,
+        all: &mut Vec<(String, &'a clap::Command)>,
+    ) {
+        all.push((words.to_owned(), command));
         for inner in command.get_subcommands() {
-            let words = format!("{words} {}", inner.get_name()).trim_start().to_owned();
-            pages.push(words.clone());
-            below(inner, &words, pages);
+            below(format!("{words} {}", inner.get_name()).trim_start(), inner, all);
         }
     }
-    let mut pages = Vec::new();
-    below(&command(), "", &mut pages);
-    pages
+    let mut all = Vec::new();
+    below("", command, &mut all);
+    all
 }
 
 fn root() -> clap::Command {
-    Cli::command().mut_args(|arg| arg.hide_short_help(true)).disable_help_subcommand(true)
+    headed(Cli::command().mut_args(|arg| arg.hide_short_help(true)).disable_help_subcommand(true))
 }
 
 fn group_named(name: &str) -> &'static VerbGroup {
     GROUPS.iter().find(|group| group.name == name).expect("a verb's group is in the table")
+}
+
+/// Calls what is within `command` verbs, as all other texts do.
+fn headed(command: clap::Command) -> clap::Command {
+    let command = command.subcommand_value_name("VERB").subcommand_help_heading("Verbs");
+    command.mut_subcommands(headed)
 }
 
 /// Gives `-h` the first three examples, and leaves the whole text to `--help`.
@@ -322,7 +337,7 @@ fn with_short_help(command: clap::Command, words: &str) -> clap::Command {
         .global(true)
         .hide_short_help(true)
         .help("Print help: -h one screen, --help all of it");
-    let command = command.disable_help_flag(true).arg(help);
+    let command = headed(command.disable_help_flag(true).arg(help));
     let Some(whole) = command.get_after_help().map(ToString::to_string) else { return command };
     let mut lines = whole.lines();
     let mut short = String::new();
@@ -371,6 +386,7 @@ fn overview(whole: &clap::Command) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
 
     fn built(words: &str) -> clap::Command {
         let mut command = command().term_width(80);
@@ -380,19 +396,32 @@ mod tests {
             .fold(command, |it, word| it.find_subcommand(word).expect("it is there").clone())
     }
 
-    /// All commands with their words, those within `key` and `store` too.
-    fn everything() -> Vec<(String, clap::Command)> {
-        fn below(words: &str, command: &clap::Command, all: &mut Vec<(String, clap::Command)>) {
-            all.push((words.trim().to_owned(), command.clone()));
-            for inner in command.get_subcommands() {
-                below(&format!("{words} {}", inner.get_name()), inner, all);
-            }
-        }
+    /// The whole command line as `-h` shows it.
+    fn everything() -> clap::Command {
         let mut command = terse(command()).term_width(80);
         command.build();
-        let mut all = Vec::new();
-        below("", &command, &mut all);
-        all
+        command
+    }
+
+    /// A name of an option that takes another kind of value elsewhere means another thing there.
+    #[test]
+    fn an_option_of_one_name_takes_one_kind_of_value_in_every_verb() {
+        // `cs config --serve on` is the word of the management protocol (CsEnableServe); `ping --serve` is a role.
+        const EXCEPTIONS: [&str; 1] = ["serve"];
+        let whole = everything();
+        let mut kinds = BTreeMap::<&str, BTreeMap<String, Vec<String>>>::new();
+        for (words, command) in each(&whole) {
+            for argument in command.get_arguments() {
+                let Some(name) = argument.get_long() else { continue };
+                let takes_value = argument.get_action().takes_values();
+                let values = argument.get_value_names().unwrap_or_default().join(" ");
+                let kind = if takes_value { values } else { "none".to_owned() };
+                kinds.entry(name).or_default().entry(kind).or_default().push(words.clone());
+            }
+        }
+        assert!(kinds["from"]["PEER"].len() > 5, "the walk finds options of verbs");
+        kinds.retain(|name, kinds| kinds.len() > 1 && !EXCEPTIONS.contains(name));
+        assert!(kinds.is_empty(), "{kinds:#?}");
     }
 
     #[test]
@@ -429,8 +458,8 @@ mod tests {
     #[test]
     fn short_help_fits_a_screen_and_has_three_examples() {
         let mut bad = Vec::new();
-        for (words, mut command) in everything() {
-            let text = command.render_help().to_string();
+        for (words, command) in each(&everything()) {
+            let text = command.clone().render_help().to_string();
             let examples = text.split("Examples:\n").nth(1).unwrap_or_default();
             let examples = examples.lines().take_while(|line| line.starts_with("  "));
             let count = examples.filter(|line| line.contains("xylem ")).count();
@@ -445,14 +474,14 @@ mod tests {
 
     #[test]
     fn every_command_has_help() {
-        for (words, mut command) in everything() {
+        for (words, command) in each(&everything()) {
             let args: Vec<&str> = ["xylem"].into_iter().chain(words.split_whitespace()).collect();
             for flag in ["-h", "--help"] {
                 let found = self::command().try_get_matches_from(args.iter().chain(&[flag]));
                 let kind = found.map(drop).map_err(|error| error.kind());
                 assert_eq!(kind, Err(clap::error::ErrorKind::DisplayHelp), "{words} {flag}");
             }
-            assert!(!command.render_long_help().to_string().is_empty());
+            assert!(!command.clone().render_long_help().to_string().is_empty());
         }
     }
 

@@ -4,19 +4,18 @@ use crate::buckets;
 use crate::cli::Common;
 use crate::demand::{self, DemandArgs};
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::get::peers;
+use crate::flags::{FromArgs, TimeoutArgs};
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
 use crate::stop;
-use crate::values::{parse_seconds, parse_ticket};
+use crate::values::parse_ticket;
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use xylem_library::verify::{Damage, ExtraPath, Extras, VerifySummary};
 use xylem_library::witness::ExtendsOptions;
 use xylem_library::{Existing, Output, SaveOptions, Stop};
-use xylem_node::{GetError, GetOptions, LinkOptions, PeerUri, VerifyOptions, VersionDialer};
+use xylem_node::{GetError, GetOptions, LinkOptions, VerifyOptions, VersionDialer};
 use xylem_object::PublicationKind;
 
 /// Checks a path against a ticket; prints each damaged byte range
@@ -69,20 +68,11 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["path", "ticket", "extends", "witness"])]
     evidence: Option<PathBuf>,
 
-    /// Ask this peer for the tree, as with `xylem get --from`; can be repeated
-    #[arg(
-        long,
-        value_name = "ADDR",
-        env = "XYLEM_FROM",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    from: Vec<PeerUri>,
+    #[command(flatten)]
+    from: FromArgs,
 
-    /// Give up on peers after this long
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
-          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
-    timeout: Duration,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 }
 
 /// Runs `xylem verify`.
@@ -111,8 +101,8 @@ pub(crate) fn run(
     let options = VerifyOptions {
         path,
         ticket,
-        from: peers(&args.from)?,
-        give_up: args.timeout,
+        from: args.from.peers()?,
+        give_up: args.timeout.or_seconds(30),
         extras: if args.allow_extra { Extras::Allow } else { Extras::Name },
         store: common.store()?,
     };
@@ -190,10 +180,10 @@ fn extends(
     let options = ExtendsOptions {
         old: parse_ticket(&old)?,
         new: parse_ticket(&new)?,
-        give_up: args.timeout,
+        give_up: args.timeout.or_seconds(30),
         store: common.store()?,
     };
-    let (demand, from) = (args.demand.demand(out)?, peers(&args.from)?);
+    let (demand, from) = (args.demand.demand(out)?, args.from.peers()?);
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let mut dialling = VersionDialer {

@@ -3,19 +3,20 @@
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::LanArgs;
+use crate::flags::{FromArgs, TimeoutArgs};
 use crate::get::ended;
 use crate::output::Out;
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::parse_identity;
 use crate::stop;
-use crate::values::{parse_seconds, parse_ticket, peers};
+use crate::values::parse_ticket;
 use clap::Args;
 use std::time::Duration;
 use xylem_library::Blame;
 use xylem_library::keys::Keyring;
 use xylem_library::witness::{WatchOptions, watch};
-use xylem_node::{PeerUri, VersionDialer};
+use xylem_node::VersionDialer;
 
 /// Pause before the next try if no peer was reached.
 const REST: Duration = Duration::from_secs(2);
@@ -49,24 +50,15 @@ pub(crate) struct WitnessArgs {
     /// The key that co-signs, such as key:/w
     ///
     /// It is one of `xylem key`; nothing else should be signed with it.
-    #[arg(long, value_name = "key:NAME", value_parser = parse_identity)]
+    #[arg(long, value_name = "KEY", value_parser = parse_identity)]
     sign: String,
 
     /// End when the newest version has been co-signed
     #[arg(long)]
     once: bool,
 
-    /// Ask this peer, not the ticket's: HOST:PORT
-    ///
-    /// As with `xylem get --from`; can be repeated.
-    #[arg(
-        long,
-        value_name = "ADDR",
-        env = "XYLEM_FROM",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    from: Vec<PeerUri>,
+    #[command(flatten)]
+    from: FromArgs,
 
     #[command(flatten)]
     relay: RelayArgs,
@@ -74,10 +66,8 @@ pub(crate) struct WitnessArgs {
     #[command(flatten)]
     lan: LanArgs,
 
-    /// Give up on peers after this long: with --once for good, otherwise they are tried again
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
-          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
-    timeout: Duration,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 
     #[command(flatten)]
     shape: ShapeArgs,
@@ -91,9 +81,9 @@ pub(crate) fn run(
 ) -> Result<Exit, CommandFailure> {
     let (store, once) = (common.store()?, args.once);
     let signer = Keyring::at(&store).signer(&args.sign)?;
-    let (ticket, give_up) = (parse_ticket(&args.ticket)?, args.timeout);
+    let (ticket, give_up) = (parse_ticket(&args.ticket)?, args.timeout.or_seconds(30));
     let options = WatchOptions { ticket, store, once, give_up };
-    let (from, relays) = (peers(&args.from)?, args.relay.relays(common)?);
+    let (from, relays) = (args.from.peers()?, args.relay.relays(common)?);
     let (links, lan) = (args.shape.links(), args.lan.lan(common)?);
     let stop = stop::on_signals()?;
     out.ends_with(&stop);

@@ -553,7 +553,7 @@ fn a_card_is_handed_over_by_a_code() {
         (running, shown["code"].as_str().unwrap().to_owned(), at)
     };
     // The taker gives the card a name, and the program that shows the code ends by itself.
-    let (mut running, code, at) = show(&["inbox", "card", "--code", "--at", "127.0.0.1:0"]);
+    let (mut running, code, at) = show(&["inbox", "card", "--code", "--announce", "127.0.0.1:0"]);
     let run = |arguments: &[&str]| {
         let mut command = xylem(&dir.path().join("ann"));
         command.args(arguments).stdin(Stdio::null());
@@ -566,12 +566,12 @@ fn a_card_is_handed_over_by_a_code() {
     // A code of a card in place of the peer: mail goes there at once.
     let (running, code, at) = show(&["inbox", "--listen", "127.0.0.1:0", "--code"]);
     let note = file(dir.path(), "note", b"by a code");
-    assert_exit(&run(&["send", "--note", text(&note), &code, "--at", &at]), 0);
+    assert_exit(&run(&["send", "--note", text(&note), &code, "--to", &at]), 0);
     assert_eq!(running.heard("code_ended")["why"], "used");
     assert_eq!(running.heard("mail")["kind"], "note");
     // A code of one kind where the other kind is expected.
     let (shared, code) = share(dir.path(), b"content");
-    let output = run(&["send", "--note", text(&note), &code, "--at", &shared.link]);
+    let output = run(&["send", "--note", text(&note), &code, "--to", &shared.link]);
     assert_exit(&output, 2);
     assert!(stderr(&output).contains("`xylem get CODE`"), "{}", stderr(&output));
 }

@@ -236,7 +236,7 @@ fn after_damage_by_a_power_cut_the_log_goes_on() {
     // Bytes published before are still proven.
     let out = dir.path().join("out");
     let follower =
-        Follower::start(&dir.path().join("other"), &old, &out, &["--at", &version(&old)]);
+        Follower::start(&dir.path().join("other"), &old, &out, &["--since", &version(&old)]);
     until("it has that checkpoint", || out.exists() && same(&out, &log));
     follower.signal("-INT");
     assert_exit(&follower.end(), 130);

@@ -420,11 +420,11 @@ fn a_server_fetches_what_a_sender_behind_a_nat_sends() {
         };
         let inbox = Get::of(at_b(&["inbox", "--listen", "7400"]));
         inbox.event("listening", |_| true);
-        let card =
-            Get::of(at_b(&["inbox", "card", "--at", "20.1.0.1:7400"])).event("card", |_| true);
+        let card = Get::of(at_b(&["inbox", "card", "--announce", "20.1.0.1:7400"]))
+            .event("card", |_| true);
         let card = card["card"].as_str().expect("a card").to_owned();
         let mut command = network.on("a", &store("a"));
-        command.arg("send").arg(&place.source).arg(card).args(["--at", "20.1.0.1:7400"]);
+        command.arg("send").arg(&place.source).arg(card).args(["--to", "20.1.0.1:7400"]);
         let mut send = Get::of(command);
         let number = inbox.event("mail", |_| true)["number"].to_string();
         let out = place.out("b");

@@ -299,7 +299,7 @@ fn dialing_a_node_without_its_key_names_what_is_missing() {
         assert_exit(&fetch(&keyless, &["--ask-who-answers"]), if open { 0 } else { 3 });
         let mut command = xylem(&dir.path().join("other"));
         let via = keyless.trim_start_matches("xylem://");
-        command.args(["inbox", "--from", via, "--timeout", "2"]).stdin(Stdio::null());
+        command.args(["inbox", "--node", via, "--timeout", "2"]).stdin(Stdio::null());
         let output = finish(command);
         assert_exit(&output, 3);
         assert_eq!(stderr(&output).contains("KEY@HOST:PORT"), !open, "{}", stderr(&output));

@@ -89,7 +89,7 @@ fn the_secret_is_nowhere_on_the_disk() {
     assert!(!held("keys/ndn").contains(secret), "the secret is still there");
     assert!(held("keys/ndn").contains("BEGIN NDN SAFEBAG"));
     // Once the passphrase is removed, the same key lies there as before.
-    let remove = ["key", "passphrase", "/alice", "--remove"];
+    let remove = ["key", "passphrase", "/alice", "--no-passphrase"];
     refused(&store, &remove, 2, &["is encrypted"]);
     printed(&store, &[&remove[..], &["--passphrase-file", text(&pass)]].concat());
     assert!(held("keys/ndn").contains(secret));
@@ -113,7 +113,8 @@ fn the_publishers_key_can_have_a_passphrase() {
     refused(&store, &["share", text(&sums)], 2, &["is encrypted under a passphrase"]);
     let bare = fs::read(store.join("keys/publisher")).unwrap();
     assert!(bare.len() > 100 && bare.starts_with(b"-----BEGIN NDN SAFEBAG-----"));
-    let remove = ["key", "passphrase", "publisher", "--remove", "--passphrase-file", text(&pass)];
+    let remove =
+        ["key", "passphrase", "publisher", "--no-passphrase", "--passphrase-file", text(&pass)];
     printed(&store, &remove);
     assert_eq!(fs::read(store.join("keys/publisher")).unwrap().len(), 32);
     assert_eq!(own(), before);

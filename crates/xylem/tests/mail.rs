@@ -55,7 +55,7 @@ impl Person {
     }
 
     fn card(&self) -> String {
-        let output = self.run(&["inbox", "card", "--at", &self.at]);
+        let output = self.run(&["inbox", "card", "--announce", &self.at]);
         assert_exit(&output, 0);
         events(&output)[0]["card"].as_str().expect("a card").to_owned()
     }
@@ -259,7 +259,7 @@ fn a_note_waits_for_a_receiver_that_is_away() {
     assert_eq!(b.mail()[0]["from"], "ann");
     let listening = a.listen();
     let note = b.note("yes");
-    assert_exit(&b.run(&["send", "--note", text(&note), "ann", "--at", &a.at]), 0);
+    assert_exit(&b.run(&["send", "--note", text(&note), "ann", "--to", &a.at]), 0);
     assert_eq!(listening.heard("mail")["from"], "bob");
     assert_eq!(fs::read_dir(b.store().join("mail/sessions")).unwrap().count(), 1);
     assert_exit(&b.run(&["inbox", "drop", "1"]), 0);
@@ -308,9 +308,9 @@ fn a_file_arrives_with_its_sender_gone() {
     let seed = Get::start(&dir.path().join("seed-store"), &share.ticket, &seeds, &seed);
     seed.done();
     drop(share);
-    assert_exit(&a.run(&["send", &seed.own_ticket(), &card, "--via", &via]), 0);
+    assert_exit(&a.run(&["send", &seed.own_ticket(), &card, "--node", &via]), 0);
     drop(a);
-    assert_exit(&b.run(&["inbox", "--from", &via]), 0);
+    assert_exit(&b.run(&["inbox", "--node", &via]), 0);
     let out = b.path().join("out");
     let number = b.mail()[0]["number"].to_string();
     assert_exit(&b.run(&["inbox", "accept", &number, "-o", text(&out)]), 0);
@@ -326,17 +326,17 @@ fn a_node_keeps_mail_for_a_receiver_that_is_away() {
     let via = node.at("xylem").trim_start_matches("xylem://").to_owned();
     let card = b.card();
     for says in ["one", "two"] {
-        let sent = a.run(&["send", "--note", text(&a.note(says)), &card, "--via", &via]);
+        let sent = a.run(&["send", "--note", text(&a.note(says)), &card, "--node", &via]);
         assert_exit(&sent, 0);
         let (_, address) = via.split_once('@').expect("a node says its key");
         assert_eq!(told(&sent, "mail_stored").expect("taken")["at"], address);
         assert_eq!(told(&sent, "mail_delivered"), None, "its receiver has not said so");
     }
-    let full = a.run(&["send", "--note", text(&a.note("three")), &card, "--via", &via]);
+    let full = a.run(&["send", "--note", text(&a.note("three")), &card, "--node", &via]);
     assert_exit(&full, 3);
-    assert_exit(&c.run(&["inbox", "--from", &via]), 0);
+    assert_exit(&c.run(&["inbox", "--node", &via]), 0);
     assert!(c.mail().is_empty(), "not theirs");
-    assert_exit(&b.run(&["inbox", "--from", &via]), 0);
+    assert_exit(&b.run(&["inbox", "--node", &via]), 0);
     assert_eq!(b.notes(), ["one", "two"]);
     let kept = || fs::read_dir(dir.path().join("node-store/mailbox")).unwrap().count();
     until("the box is empty, but for receipts", || kept() == 1);
@@ -346,7 +346,7 @@ fn a_node_keeps_mail_for_a_receiver_that_is_away() {
         a.waits() == 1
     });
     until("the receipts are fetched", || kept() == 1);
-    assert_exit(&b.run(&["inbox", "--from", &via]), 0);
+    assert_exit(&b.run(&["inbox", "--node", &via]), 0);
     assert_eq!(b.notes(), ["one", "three", "two"]);
     assert_exit(&a.run(&["inbox"]), 0);
     assert_eq!(a.waits(), 0, "all are with their receiver");
@@ -354,7 +354,7 @@ fn a_node_keeps_mail_for_a_receiver_that_is_away() {
     let dir = tempfile::tempdir().unwrap();
     let other = Node::start(dir.path(), "");
     let other = other.at("xylem").trim_start_matches("xylem://").to_owned();
-    assert_exit(&b.run(&["inbox", "--from", &other, "--timeout", "3"]), 3);
+    assert_exit(&b.run(&["inbox", "--node", &other, "--timeout", "3"]), 3);
 }
 
 /// Mail that a node accepted counts as stored, and as delivered only after its receiver confirms it. A node that
@@ -367,7 +367,7 @@ fn only_the_receiver_makes_mail_delivered() {
     let via = node.at("xylem").trim_start_matches("xylem://").to_owned();
     let card = b.card();
     let send = |says| {
-        let sent = a.run(&["send", "--note", text(&a.note(says)), &card, "--via", &via]);
+        let sent = a.run(&["send", "--note", text(&a.note(says)), &card, "--node", &via]);
         assert_exit(&sent, 0);
         assert_eq!(told(&sent, "mail_delivered"), None);
         told(&sent, "mail_stored").expect("the node took it")["id"].clone()
@@ -381,7 +381,7 @@ fn only_the_receiver_makes_mail_delivered() {
     let before = ask();
     assert_eq!(told(&before, "mail_stored").expect("not fetched yet")["id"], id);
     assert_eq!(told(&before, "mail_delivered"), None);
-    assert_exit(&b.run(&["inbox", "--from", &via]), 0);
+    assert_exit(&b.run(&["inbox", "--node", &via]), 0);
     let delivered = told(&ask(), "mail_delivered").expect("the receiver says so");
     assert_eq!((&delivered["id"], &delivered["direct"]), (&id, &false.into()));
     assert_eq!(a.waits(), 0);
@@ -390,7 +390,7 @@ fn only_the_receiver_makes_mail_delivered() {
     for kept in fs::read_dir(dir.path().join("node-store/mailbox")).unwrap() {
         fs::remove_dir_all(kept.unwrap().path()).unwrap();
     }
-    assert_exit(&b.run(&["inbox", "--from", &via]), 0);
+    assert_exit(&b.run(&["inbox", "--node", &via]), 0);
     let after = ask();
     assert_eq!(told(&after, "mail_stored").expect("as far as we know")["id"], id);
     assert_eq!(told(&after, "mail_delivered"), None);
@@ -422,9 +422,9 @@ fn lost_envelopes_are_reported_and_the_conversation_goes_on() {
                 let heard = listening.events.lock().unwrap().clone();
                 return (events(&sent), heard);
             }
-            arguments.extend(["--via", &via]);
+            arguments.extend(["--node", &via]);
             assert_exit(&a.run(&arguments), 0);
-            let heard = b.run(&["inbox", "--from", &via]);
+            let heard = b.run(&["inbox", "--node", &via]);
             assert_exit(&heard, 0);
             (events(&a.run(&["inbox"])), events(&heard))
         };
@@ -442,7 +442,7 @@ fn lost_envelopes_are_reported_and_the_conversation_goes_on() {
         assert_eq!(b.notes(), ["first", "next", "on"]);
         let _listening = a.listen();
         let note = b.note("back");
-        assert_exit(&b.run(&["send", "--note", text(&note), "ann", "--at", &a.at]), 0);
+        assert_exit(&b.run(&["send", "--note", text(&note), "ann", "--to", &a.at]), 0);
         assert_eq!(a.notes(), ["back"]);
     }
 }
@@ -513,7 +513,7 @@ fn impossible_requests_are_one_line_and_2() {
         (&["inbox", "drop", "9"], "no message 9"),
         (&["inbox", "trust", "../x", &card], "letters, digits"),
         (&["inbox", "forget", "x"], "no person is named"),
-        (&["send", note, &card, "--via", "udp://127.0.0.1:1", "--note"], "encrypted link only"),
+        (&["send", note, &card, "--node", "udp://127.0.0.1:1", "--note"], "encrypted link only"),
     ] {
         let output = a.run(arguments);
         assert_exit(&output, 2);

@@ -176,7 +176,8 @@ fn keys_are_closed_to_others() {
     }
     let named_by_flag = file(dir.path(), "key", &[7; 32]);
     set_mode(&named_by_flag, 0o644);
-    let output = in_store(&[&share[..], &["--key", text(&named_by_flag)]].concat());
+    let output =
+        in_store(&[&share[..], &["--sign", &format!("ed25519:{}", text(&named_by_flag))]].concat());
     assert_exit(&output, 4);
 
     // Where other users could write, no file can be trusted.

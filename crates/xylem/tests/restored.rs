@@ -95,7 +95,7 @@ fn events(output: &Output) -> Vec<Value> {
 fn two() -> (Person, Person) {
     let (ann, bob) = (Person::new(), Person::new());
     for (who, other, name) in [(&ann, &bob, "bob"), (&bob, &ann, "ann")] {
-        let card = other.run(&["inbox", "card", "--at", &other.at]);
+        let card = other.run(&["inbox", "card", "--announce", &other.at]);
         let card = events(&card)[0]["card"].as_str().unwrap().to_owned();
         assert_exit(&who.run(&["inbox", "trust", name, &card]), 0);
     }

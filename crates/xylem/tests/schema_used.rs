@@ -55,7 +55,7 @@ fn get_refuses_what_the_schema_forbids_with_a_reason() {
     let _own = put(dir, &at, "/blog/post/bob/hello", &source, by);
     let _stolen = put(dir, &at, "/blog/post/alice/hello", &source, by);
     let get = |name: &str, schema: &str, anchor: &str| {
-        let whom = ["--schema", schema, "--anchor", anchor];
+        let whom = ["--schema", schema, "--trust", anchor];
         run(dir, &[&["get", name, "--from", &at, "-o", "got", "--overwrite"], &whom[..]].concat())
     };
     for schema in [&schema, &compiled] {
@@ -124,7 +124,7 @@ fn certificates_on_the_way_to_the_anchor_are_judged_as_well() {
     let _stolen = put(dir, &at, "/blog/post/alice/hello", &source, bob);
     let _eves = put(dir, &at, "/blog/post/eve/hello", &source, eve);
     let get = |name: &str| {
-        let whom = ["--schema", &schema, "--anchor", &root, "--overwrite"];
+        let whom = ["--schema", &schema, "--trust", &root, "--overwrite"];
         run(dir, &[&["get", name, "--from", &at, "-o", "got"], &whom[..]].concat())
     };
     assert_exit(&get("/blog/post/bob/hello"), 0);
@@ -155,7 +155,7 @@ fn schemas_without_end_are_refused_before_anything_is_asked_for() {
         let schema = text(&file(dir, named, bytes)).to_owned();
         // No program listens at that address.
         let at = "tcp://127.0.0.1:1";
-        let get = ["get", "/a/b", "--schema", &schema, "--anchor", &anchor, "--from", at];
+        let get = ["get", "/a/b", "--schema", &schema, "--trust", &anchor, "--from", at];
         let output = run(dir, &get);
         assert_exit(&output, 2);
         let said = stderr(&output);

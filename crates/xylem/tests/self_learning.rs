@@ -1,4 +1,4 @@
-//! `put --announce` and the strategy self-learning, over three nodes and a fourth that lies.
+//! `put --announce-prefix` and the strategy self-learning, over three nodes and a fourth that lies.
 #![cfg(unix)]
 
 mod common;
@@ -45,7 +45,7 @@ fn a_signed_announcement_makes_a_route_on_the_way_and_no_other_does() {
     let a = node("a", &[b.at("udp4"), d.at("udp4")], &believes);
 
     let source = file(dir, "note", b"a note");
-    let at_c = ["--sign", "key:/org/alice", "--at", c.at("unix"), "--announce"];
+    let at_c = ["--sign", "key:/org/alice", "--at", c.at("unix"), "--announce-prefix"];
     let name = "/org/alice/note";
     let _serving = Serving::start(dir, &[&["ndn", "put", name, text(&source)], &at_c[..]].concat());
     until("the announcement", || !routes(dir, &c, name).is_empty());
@@ -59,8 +59,15 @@ fn a_signed_announcement_makes_a_route_on_the_way_and_no_other_does() {
 
     // Where announcements are checked, a key that may not sign for a prefix can't announce it.
     let eves = |at: &str| {
-        let put =
-            ["ndn", "put", "/org/alice/lie", text(&source), "--announce", "--sign", "key:/eve"];
+        let put = [
+            "ndn",
+            "put",
+            "/org/alice/lie",
+            text(&source),
+            "--announce-prefix",
+            "--sign",
+            "key:/eve",
+        ];
         [&put.map(str::to_owned)[..], &["--at".to_owned(), at.to_owned()]].concat()
     };
     let at_c = eves(c.at("unix"));

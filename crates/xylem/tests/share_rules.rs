@@ -109,7 +109,7 @@ fn exclusions_follow_gitignore_rules_and_are_remembered() {
         assert_exit(&refused(xylem(&store), &site, &more), 2);
     }
     let key = file(&site, "secret", &[7; 32]);
-    assert_exit(&refused(xylem(&store), &site, &["--key", text(&key)]), 2);
+    assert_exit(&refused(xylem(&store), &site, &["--sign", &format!("ed25519:{}", text(&key))]), 2);
 }
 
 /// A command of a user that may not read everything. Root may, so it runs as another user.

@@ -207,7 +207,7 @@ fn another_schema_takes_roles_away_while_all_run() {
     let stricter = text(&file(world.base(), "new.lvs", stricter.as_bytes())).to_owned();
     let give = |member: &Member, schema: &str| {
         let mut command = member.command();
-        command.args(["--schema", schema, "--anchor", &world.org]);
+        command.args(["--schema", schema, "--trust", &world.org]);
         finish(command)
     };
     assert_exit(&give(&world.alice, &stricter), 0);

@@ -286,8 +286,8 @@ fn from_needs_no_key() {
     let share = Share::start(&source, &a);
     // The same file at another port and with another link key, but with the publisher's own key file.
     fs::create_dir_all(b.join("keys")).unwrap();
-    let key = a.join("keys").join("publisher");
-    let other = Share::with(&source, &b, &["--key", text(&key), "--as", "/elsewhere"]);
+    let key = format!("ed25519:{}", text(&a.join("keys").join("publisher")));
+    let other = Share::with(&source, &b, &["--sign", &key, "--as", "/elsewhere"]);
     let (mut n, root) = (0, sum(&source));
     let mut fetch = |from: &str, more: &[&str]| {
         n += 1;

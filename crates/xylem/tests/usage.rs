@@ -107,15 +107,15 @@ fn wrong_usage_is_one_line_and_2() {
 #[test]
 fn a_missing_verb_shows_the_help_and_is_2() {
     for (args, part) in [
-        (&["ndn"][..], "Usage: xylem ndn [OPTIONS] <COMMAND>"),
-        (&["store"], "Usage: xylem store [OPTIONS] <COMMAND>"),
+        (&["ndn"][..], "Usage: xylem ndn [OPTIONS] <VERB>"),
+        (&["store"], "Usage: xylem store [OPTIONS] <VERB>"),
         (&["ndn", "ctl"], "Usage: xylem ndn ctl"),
         (&["ndn", "ctl", "face"], "Usage: xylem ndn ctl face"),
     ] {
         let output = run(args);
         let said = said(&output);
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains(part) && said.contains("Commands:"), "{said}");
+        assert!(said.contains(part) && said.contains("Verbs:"), "{said}");
         assert!(output.stdout.is_empty());
     }
     let output = run(&[]);

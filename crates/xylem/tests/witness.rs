@@ -60,8 +60,8 @@ impl World {
 
     /// Publishes with the one publisher's key, out of this store.
     fn share(&self, store: &str, path: &Path, follow: bool, witnesses: &[&str]) -> Share {
-        let key = self.path("publisher");
-        let mut args = vec!["--key", text(&key)];
+        let key = format!("ed25519:{}", text(&self.path("publisher")));
+        let mut args = vec!["--sign", &key];
         args.extend(if follow { &FOLLOW[..] } else { &[] });
         args.extend(witnesses.iter().flat_map(|witness| ["--witness", witness]));
         Share::with(path, &self.path(store), &args)
@@ -531,7 +531,7 @@ fn a_getter_finds_two_histories_by_a_witness() {
     assert_exit(&found, 1);
     assert!(stderr(&found).contains("TWO HISTORIES"), "{}", stderr(&found));
     assert!(!world.path("out").exists());
-    let more = [&from[..], &["--timeout", "10", "--at", &version]].concat();
+    let more = [&from[..], &["--timeout", "10", "--since", &version]].concat();
     assert_eq!(follower(&world, "victim", &forked.ticket, &more).wait(), Some(1));
     assert_eq!(followed(&world, "victim"), 0);
     for store in ["getter", "victim"] {

@@ -38,6 +38,13 @@ enum KeyAlgorithm {
     Ecdsa,
 }
 
+impl KeyFile {
+    /// The file, if it holds an Ed25519 key.
+    pub fn ed25519(&self) -> Option<&Path> {
+        (self.algorithm == KeyAlgorithm::Ed25519).then_some(&self.path)
+    }
+}
+
 impl FromStr for KeyFile {
     type Err = String;
 

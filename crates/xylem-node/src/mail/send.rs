@@ -51,7 +51,7 @@ pub enum MailSendError {
     NotLink(FaceAddress),
     /// The card has no address, and no other was given.
     #[error(
-        "the peer's card names no address; give --at ADDR, or --via NODE for a node that keeps the message for the \
+        "the peer's card names no address; give --to ADDR, or --node NODE for a node that keeps the message for the \
          peer"
     )]
     NoAddress,

@@ -37,7 +37,7 @@ pub(crate) struct MirrorOptions {
     /// Number of versions to retain.
     pub(crate) keep: usize,
     /// Whether to read all of it back even if nothing is new.
-    pub(crate) check: bool,
+    pub(crate) repair: bool,
 }
 
 /// Updates the mirror. The summary is that of a fetch.
@@ -96,7 +96,7 @@ pub(crate) fn mirror(
     let BucketCopy { mut summary, news, .. } = transfer;
     out.take_broken()?;
     copied?;
-    if summary.files == 0 && is_newest && !what.check && mirror.has_all_parts(&asking)? {
+    if summary.files == 0 && is_newest && !what.repair && mirror.has_all_parts(&asking)? {
         // The list was damaged, or a run that was killed left it longer than `keep`.
         if !is_listed || known.tickets.len() > keep {
             mirror.write_list(&known, keep)?;

@@ -7,6 +7,7 @@ use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::output::Out;
 use crate::peek::AtArgs;
+use crate::share::parse_identity;
 use crate::stop;
 use clap::Args;
 use mail::{MailArgs, Mailer};
@@ -50,11 +51,11 @@ pub(crate) struct CaArgs {
     /// Certify names below this one, and answer below PREFIX/CA
     prefix: String,
 
-    /// The key to sign with [default: the one of PREFIX]
+    /// Sign with this key: key:NAME [default: the one of PREFIX]
     ///
     /// It is one of `xylem key`.
-    #[arg(long, value_name = "key:NAME")]
-    key: Option<String>,
+    #[arg(long, value_name = "KEY", value_parser = parse_identity)]
+    sign: Option<String>,
 
     /// Challenges that are allowed
     ///
@@ -111,8 +112,7 @@ pub(crate) fn run(args: CaArgs, common: &Common, out: &mut Out) -> Result<Exit, 
     let prefix = parse_name(&args.prefix)?;
     let store = common.store()?;
     let keyring = Keyring::at(&store);
-    let which = args.key.as_deref().unwrap_or(&args.prefix);
-    let which = which.strip_prefix("key:").unwrap_or(which);
+    let which = args.sign.as_deref().unwrap_or(&args.prefix);
     let key = keyring.entry_of(which)?;
     let key = key.ok_or_else(|| {
         usage(format!(

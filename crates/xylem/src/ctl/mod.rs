@@ -43,8 +43,8 @@ pub(crate) struct CtlArgs {
     #[command(flatten)]
     at: AtArgs,
 
-    /// How to sign, as in `xylem ndn put`
-    #[arg(long, value_name = "HOW", default_value = "digest-sha256", global = true)]
+    /// Sign with this key, or a digest, as `ndn put`
+    #[arg(long, value_name = "KEY", default_value = "digest-sha256", global = true)]
     sign: SignWith,
 }
 

@@ -10,16 +10,14 @@ mod run;
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::FindArgs;
+use crate::flags::{FromArgs, LimitArgs, TimeoutArgs};
 use crate::output::Out;
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::showing::AskArgs;
-use crate::values::{parse_rate, parse_seconds};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::time::Duration;
-use xylem_node::PeerUri;
 
 /// Mounts what a ticket names as files; fetches the data as it is read
 ///
@@ -55,17 +53,8 @@ pub(crate) struct MountArgs {
     #[arg(value_name = "DIR")]
     dir: PathBuf,
 
-    /// Ask this peer, not the ticket's: HOST:PORT
-    ///
-    /// As with `xylem get --from`; can be repeated.
-    #[arg(
-        long,
-        value_name = "ADDR",
-        env = "XYLEM_FROM",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
-    from: Vec<PeerUri>,
+    #[command(flatten)]
+    from: FromArgs,
 
     /// Let other users of this machine look into it, too (needs root, or `user_allow_other` in /etc/fuse.conf); modes
     /// are those that were published
@@ -75,17 +64,11 @@ pub(crate) struct MountArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Bytes a second at most, such as 500K or 10M
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
-          hide_env_values = true)]
-    limit: Option<u64>,
+    #[command(flatten)]
+    limit: LimitArgs,
 
-    /// How long a read may wait
-    ///
-    /// The mount itself fails, too, if it is not ready by then.
-    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "30",
-          allow_negative_numbers = true, env = "XYLEM_TIMEOUT", hide_env_values = true)]
-    timeout: Duration,
+    #[command(flatten)]
+    timeout: TimeoutArgs,
 
     #[command(flatten)]
     find: FindArgs,

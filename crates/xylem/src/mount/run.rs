@@ -6,7 +6,6 @@ use super::{MountArgs, MountedRow};
 use crate::cli::Common;
 use crate::code::CodeSource;
 use crate::exit::{CommandFailure, Exit};
-use crate::get::peers;
 use crate::meant;
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
@@ -41,8 +40,9 @@ pub(super) fn run(
     // An unusable directory is reported before any peer is asked.
     let point = MountPoint::prepare(&args.dir, out)?;
     common.store()?;
-    let (how, lan) = ((args.timeout, &args.shape, &stop), args.find.lan(common)?);
-    let whom = CodeSource { from: peers(&args.from)?, relays: args.relay.relays(common)?, lan };
+    let how = (args.timeout.or_seconds(30), &args.shape, &stop);
+    let lan = args.find.lan(common)?;
+    let whom = CodeSource { from: args.from.peers()?, relays: args.relay.relays(common)?, lan };
     let mount =
         |ticket, from, out: &mut Out| by_ticket(ticket, from, args, &point, &stop, common, out);
     args.find.each_found(&args.ticket, whom, how, true, common, out, mount)
@@ -60,10 +60,10 @@ fn by_ticket(
     let options = Options {
         from,
         relays: args.relay.relays(common)?,
-        limit_rate: args.limit,
+        limit_rate: args.limit.limit,
         links: args.shape.links(),
         ask_who_answers: args.ask.ask_who_answers,
-        timeout: args.timeout,
+        timeout: args.timeout.or_seconds(30),
         lan: args.find.lan(common)?,
         ..Options::new(ticket, common.store()?)
     };

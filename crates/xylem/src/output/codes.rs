@@ -29,7 +29,7 @@ fn line(event: &CodeEvent) -> (String, bool) {
         CodeEvent::Shown { code, of, seconds, lan, relay, at } => {
             let (verb, what, from) = match of {
                 Offered::Ticket => ("get", "fetch it", "--from"),
-                Offered::Card => ("send FILE", "send to you", "--at"),
+                Offered::Card => ("send FILE", "send to you", "--to"),
             };
             // An address that is valid on the local network alone is of no use to a peer elsewhere.
             let public = at.iter().find(|at| means_the_same_everywhere(at));

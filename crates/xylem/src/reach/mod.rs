@@ -6,11 +6,10 @@ mod trying;
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::MapArgs;
+use crate::flags::ListenArgs;
 use crate::output::Out;
 use crate::relays::RelayArgs;
-use crate::share::links;
 use crate::stop;
-use crate::values::LinkAt;
 use clap::Args;
 use trying::{ReachProbe, ReachReport, Tries, reach};
 use xylem_node::{Event, ReachWay};
@@ -37,11 +36,8 @@ pub(crate) struct ReachArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Where the encrypted link would listen
-    ///
-    /// As for `share`: HOST:PORT, PORT, or an address. [default: all interfaces, port 7348 or a free one]
-    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
-    listen: Vec<LinkAt>,
+    #[command(flatten)]
+    listen: ListenArgs,
 
     #[command(flatten)]
     map: MapArgs,
@@ -50,7 +46,7 @@ pub(crate) struct ReachArgs {
 /// Runs `xylem net reach`.
 pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let relays = args.relay.relays(common)?;
-    let tries = Tries { listen: links(&args.listen)?, relays, map_port: args.map.map(common)? };
+    let tries = Tries { listen: args.listen.places()?, relays, map_port: args.map.map(common)? };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let mut written = Ok(());

@@ -15,6 +15,8 @@ pub(crate) mod unit;
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::{DhtArgs, NearArgs};
+use crate::flags::{AnnouncedArgs, ListenArgs};
+use crate::metrics::MetricsArgs;
 use crate::output::Out;
 use crate::output::text::count;
 use crate::relays::RelayArgs;
@@ -24,7 +26,6 @@ use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use xylem_library::registry::Registered;
 use xylem_library::served::ServedCounts;
-use xylem_object::ticket::Address;
 
 /// Systems without a background node.
 #[cfg(not(unix))]
@@ -90,29 +91,11 @@ enum ServiceCommand {
 /// How the background node runs.
 #[derive(Debug, Default, Args)]
 pub(crate) struct RunArgs {
-    /// Listen for encrypted links at HOST:PORT or PORT
-    ///
-    /// PORT alone is on all interfaces, over UDP; can be repeated. It is remembered: without this flag, the last one given
-    /// is used. [default: all interfaces, port 7348 or, if that is taken, another one that is kept]
-    #[arg(
-        long,
-        value_name = "ADDR",
-        value_delimiter = ',',
-        env = "XYLEM_LISTEN",
-        hide_env_values = true
-    )]
-    listen: Vec<String>,
+    #[command(flatten)]
+    listen: ListenArgs,
 
-    /// Another address that tickets name first, HOST:PORT, such as a port that a router forwards to this machine; can
-    /// be repeated
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        value_delimiter = ',',
-        env = "XYLEM_ANNOUNCE",
-        hide_env_values = true
-    )]
-    announce: Vec<Address>,
+    #[command(flatten)]
+    announced: AnnouncedArgs,
 
     #[command(flatten)]
     relay: RelayArgs,
@@ -129,11 +112,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     dht: DhtArgs,
 
-    /// Show counts for Prometheus: PORT or HOST:PORT
-    ///
-    /// They are at http://ADDR/metrics; PORT alone is on 127.0.0.1.
-    #[arg(long, value_name = "ADDR")]
-    metrics: Option<String>,
+    #[command(flatten)]
+    metrics: MetricsArgs,
 
     #[command(flatten)]
     answer: AnswerArgs,
@@ -146,13 +126,13 @@ impl RunArgs {
     /// All values given by flags or variables, as flags: a unit has no access to the variables of the shell that
     /// installs it.
     fn flags(&self) -> Vec<(&'static str, Option<String>)> {
-        let Self { listen, announce, relay, public, near, dht, metrics, answer, shape } = self;
+        let Self { listen, announced, relay, public, near, dht, metrics, answer, shape } = self;
         let AnswerArgs { accept_open } = answer;
         let mut flags = Vec::new();
-        flags.extend(listen.iter().map(|at| ("--listen", Some(at.clone()))));
-        flags.extend(announce.iter().map(|at| ("--announce", Some(at.to_string()))));
+        flags.extend(listen.listen.iter().map(|at| ("--listen", Some(at.clone()))));
+        flags.extend(announced.announce.iter().map(|at| ("--announce", Some(at.to_string()))));
         flags.extend(relay.named().iter().map(|uri| ("--relay", Some(uri.to_string()))));
-        flags.extend(metrics.iter().map(|at| ("--metrics", Some(at.clone()))));
+        flags.extend(metrics.metrics.iter().map(|at| ("--metrics", Some(at.clone()))));
         flags.extend(accept_open.then_some(("--accept-open", None)));
         flags.extend(public.then_some(("--public", None)));
         flags.extend(near.flags().map(|flag| (flag, None)));
@@ -293,13 +273,13 @@ mod running {
         let _lock = lock(&folder)?;
         let registry = Registry::load(&store)?;
         let folders = Arc::new(FolderProcesses::load(&store, unit::settings_flags(common)?)?);
-        let again = args.listen.is_empty();
-        let listen = if again { registry.listen.clone() } else { args.listen.clone() };
+        let again = args.listen.listen.is_empty();
+        let listen = if again { registry.listen.clone() } else { args.listen.listen.clone() };
         if again && !listen.is_empty() {
             let at = listen.join(",");
             out.note(&format!("Listening at {at}, as last time; --listen PORT: all interfaces"));
         }
-        let shown = args.metrics.as_deref().map(metrics::listen).transpose()?;
+        let shown = args.metrics.listen()?;
         let options = share_options(args, common, &listen, &store)?;
         let stop = stop::on_signals()?;
         out.ends_with(&stop);
@@ -359,7 +339,7 @@ mod running {
     ) -> Result<ShareOptions, CommandFailure> {
         Ok(ShareOptions {
             listen: listen_at(listen)?,
-            announce: args.announce.clone(),
+            announce: args.announced.announce.clone(),
             relays: args.relay.relays(common)?,
             accept_open: args.answer.accept_open,
             beside: AnnounceArgs::of_service(args.public, &args.near, &args.dht).options(common)?,

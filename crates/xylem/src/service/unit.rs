@@ -173,7 +173,7 @@ pub(super) fn install(
     let program = std::env::current_exe().map_err(|e| {
         CommandFailure::new(Exit::Local, format!("cannot determine the path of this program: {e}"))
     })?;
-    crate::values::listen_at(&run.listen)?;
+    run.listen.places()?;
     let (place, text) = (place()?, text(&program, &store, run, common)?);
     // The unit may write to this folder, so it has to exist.
     Registry::folder(&store)?;

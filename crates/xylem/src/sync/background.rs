@@ -46,7 +46,7 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, CommandFailure
         chain: _,
         schema,
         sign,
-        announce,
+        announced,
         relay,
         near,
         shape,
@@ -63,11 +63,11 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, CommandFailure
     let shape = shape.flags();
     let of = |name: &str| shape.iter().find(|(flag, _)| *flag == name).map(|(_, to)| to.clone());
     Ok(FolderTerms {
-        announce: announce.iter().map(ToString::to_string).collect(),
+        announce: announced.announce.iter().map(ToString::to_string).collect(),
         relays: relay.named().iter().map(ToString::to_string).collect(),
         lan,
         map,
-        limit: *limit,
+        limit: limit.limit,
         shape: of("--shape"),
         post_quantum: of("--post-quantum"),
     })

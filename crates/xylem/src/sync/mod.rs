@@ -16,6 +16,7 @@ mod telling;
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::NearArgs;
+use crate::flags::{AnnouncedArgs, LimitArgs, ListenArgs};
 use crate::meant;
 use crate::output::Out;
 use crate::output::text::count;
@@ -23,7 +24,7 @@ use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::parse_identity;
 use crate::stop;
-use crate::values::{listen_at, parse_rate, read_text};
+use crate::values::{listen_at, read_text};
 use clap::Args;
 use keeping::SyncOptions;
 use status::StatusBoard;
@@ -37,7 +38,6 @@ use xylem_library::folder::{
 };
 use xylem_library::{Stop, canonical, keys};
 use xylem_node::wall_clock;
-use xylem_object::ticket::Address;
 
 /// Keeps a folder in step among members: each gets every change
 ///
@@ -166,13 +166,13 @@ pub(crate) struct SyncArgs {
     schema: Option<PathBuf>,
 
     /// With --schema: a certificate at which chains end; can be repeated
-    #[arg(long, visible_alias = "anchor", value_name = "CERT", requires = "schema")]
+    #[arg(long, value_name = "CERT", requires = "schema")]
     trust: Vec<PathBuf>,
 
     /// If a schema determines the members: be one as the owner of this key of `xylem key`, such as key:/org/alice. Its
     /// certificate is sent with this member's statements. Later runs need not name the key, but a new certificate has
     /// to be named
-    #[arg(long, value_name = "key:NAME", value_parser = parse_identity)]
+    #[arg(long, value_name = "KEY", value_parser = parse_identity)]
     sign: Option<String>,
 
     /// With --sign: a certificate between the key's own and those that the group trusts; can be repeated
@@ -190,31 +190,14 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "DAYS", conflicts_with = "versions")]
     trash: Option<u32>,
 
-    /// Bytes a second at most, such as 500K or 10M
-    #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
-          hide_env_values = true)]
-    limit: Option<u64>,
+    #[command(flatten)]
+    limit: LimitArgs,
 
-    /// Where the encrypted link listens, as for `share`. It is remembered [default: as last time, at first all
-    /// interfaces]
-    #[arg(
-        long,
-        value_name = "ADDR",
-        value_delimiter = ',',
-        env = "XYLEM_LISTEN",
-        hide_env_values = true
-    )]
-    listen: Vec<String>,
+    #[command(flatten)]
+    listen: ListenArgs,
 
-    /// Where this machine can be reached from elsewhere, HOST:PORT; can be repeated
-    #[arg(
-        long,
-        value_name = "HOST:PORT",
-        value_delimiter = ',',
-        env = "XYLEM_ANNOUNCE",
-        hide_env_values = true
-    )]
-    announce: Vec<Address>,
+    #[command(flatten)]
+    announced: AnnouncedArgs,
 
     #[command(flatten)]
     relay: RelayArgs,
@@ -288,11 +271,11 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
         listen: listen_at(&last.listen)?,
         versions: last.versions.unwrap_or_default(),
         last,
-        announce: args.announce.clone(),
+        announce: args.announced.announce.clone(),
         relays: args.relay.relays(common)?,
         links: args.shape.links(),
         beside: args.near.options(common)?,
-        limit: args.limit,
+        limit: args.limit.limit,
         board: StatusBoard::default(),
         store,
     };
@@ -426,7 +409,8 @@ fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, Com
         Err(e) => return Err(e.into()),
     };
     let name = args.name.clone().or(before.name);
-    let listen = if args.listen.is_empty() { before.listen } else { args.listen.clone() };
+    let listen =
+        if args.listen.listen.is_empty() { before.listen } else { args.listen.listen.clone() };
     let by_days = args.trash.map(|days| VersionPolicy::for_days(days.into()));
     let versions = args.versions.or(by_days).or(before.versions);
     Ok(LastRun { name, listen, versions })

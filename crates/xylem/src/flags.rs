@@ -1,0 +1,119 @@
+//! Flags that several verbs have: one text, one variable and one meaning each.
+
+use crate::exit::CommandFailure;
+use crate::values::{LinkAt, listen_at, parse_rate, parse_seconds, peers};
+use clap::Args;
+use std::time::Duration;
+use xylem_node::{PeerAddress, PeerUri};
+use xylem_object::ticket::Address;
+
+/// The peers that a command asks instead of those that its ticket names.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct FromArgs {
+    /// Ask this peer, not the ticket's: HOST:PORT
+    ///
+    /// HOST:PORT or KEY@HOST:PORT is an encrypted link; the same within TCP is xylem+tls://HOST[:PORT][?sni=NAME],
+    /// xylem+ws://, xylem+wss:// or xylem+doh://. udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is not the usual
+    /// one) or unix:///PATH is an NDN forwarder. Can be repeated.
+    #[arg(
+        long,
+        value_name = "PEER",
+        env = "XYLEM_FROM",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub(crate) from: Vec<PeerUri>,
+}
+
+impl FromArgs {
+    /// The addresses of the peers.
+    pub(crate) fn peers(&self) -> Result<Vec<PeerAddress>, CommandFailure> {
+        peers(&self.from)
+    }
+}
+
+/// How long a command waits for others.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct TimeoutArgs {
+    /// Give up after this long without progress
+    ///
+    /// Afterwards `send` tries again, and so does `witness` without --once; a read of a mounted file fails.
+    /// [default: 30; `send`, `inbox` 10; `ticket` 3; `get --wait` never]
+    #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true,
+          env = "XYLEM_TIMEOUT", hide_env_values = true)]
+    timeout: Option<Duration>,
+}
+
+impl TimeoutArgs {
+    /// The time that was given, or else this default.
+    pub(crate) fn or_seconds(self, default: u32) -> Duration {
+        self.timeout.unwrap_or(Duration::from_secs(default.into()))
+    }
+}
+
+/// How fast a command reads and fetches.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct LimitArgs {
+    /// Bytes a second at most, such as 500K or 10M
+    #[arg(long, value_name = "RATE", value_parser = parse_rate, env = "XYLEM_LIMIT",
+          hide_env_values = true)]
+    pub(crate) limit: Option<u64>,
+}
+
+/// How fast a command fetches, and what goes first.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct PaceArgs {
+    #[command(flatten)]
+    pub(crate) rate: LimitArgs,
+
+    /// Let all other traffic on the path go first: the fetch uses only the capacity that is left
+    #[arg(long)]
+    pub(crate) low_priority: bool,
+}
+
+/// Where a command accepts encrypted links.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ListenArgs {
+    /// Listen for encrypted links here: HOST:PORT or PORT
+    ///
+    /// PORT alone is on all interfaces, an address alone takes a free port, over UDP. Within TCP it is
+    /// xylem+tls://HOST:PORT, xylem+ws://, xylem+wss:// or xylem+doh:// (DNS over HTTPS). Can be repeated. `sync` and
+    /// `service` remember it. [default: all interfaces, the port of last time, 7348 or a free one]
+    #[arg(
+        long,
+        value_name = "ADDR",
+        env = "XYLEM_LISTEN",
+        hide_env_values = true,
+        value_delimiter = ',',
+        value_parser = link_text
+    )]
+    pub(crate) listen: Vec<String>,
+}
+
+impl ListenArgs {
+    /// The addresses to bind.
+    pub(crate) fn places(&self) -> Result<Vec<PeerAddress>, CommandFailure> {
+        listen_at(&self.listen)
+    }
+}
+
+/// Checks the text of a place to listen at.
+fn link_text(text: &str) -> Result<String, String> {
+    text.parse::<LinkAt>().map(|_| text.to_owned())
+}
+
+/// Where others reach this machine.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct AnnouncedArgs {
+    /// Where this machine can be reached from elsewhere: HOST:PORT
+    ///
+    /// A port that a router forwards, a name that DNS knows. Tickets name it first; can be repeated.
+    #[arg(
+        long,
+        value_name = "HOST:PORT",
+        env = "XYLEM_ANNOUNCE",
+        hide_env_values = true,
+        value_delimiter = ','
+    )]
+    pub(crate) announce: Vec<Address>,
+}
