@@ -56,6 +56,10 @@ mod tests {
         fs::write(dir.path().join("dht/nodes"), b"\xff\n192.0.2.1:6881\nnobody:1\n[::1]:5\n")
             .unwrap();
         assert_eq!(known_nodes(dir.path(), None).remembered, nodes[..1]);
+        // As large as a file can be, and nearly all of it a hole: what is read of it has a limit.
+        let file = fs::File::options().write(true).open(dir.path().join("dht/nodes")).unwrap();
+        file.set_len(1 << 40).unwrap();
+        assert_eq!(known_nodes(dir.path(), None).remembered, nodes[..1]);
         assert!(!is_local(&known_nodes(dir.path(), None)));
         assert!(!is_local(&DhtOptions::default()));
         let local =

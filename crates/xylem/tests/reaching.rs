@@ -200,4 +200,21 @@ mod namespaces {
             assert_eq!(mapping[0].0, (code == 3).then_some(false), "{mapping:?}");
         }
     }
+
+    #[test]
+    fn a_router_is_not_asked_where_settings_forbid_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = dir.path().join("store");
+        let machine = machine("192.168.50.7/24", "192.168.50.1");
+        if !can(&machine) {
+            return;
+        }
+        fs::create_dir_all(store.join("xylem")).unwrap();
+        fs::write(store.join("xylem/config.toml"), "map = false\n").unwrap();
+        let output = on(&machine, &store, &["--json", "net", "reach"]).wait_with_output().unwrap();
+        assert_exit(&output, 3);
+        let said = events(&output.stdout);
+        let mapping = tries(&said, "port_mapping");
+        assert!(mapping[0].0.is_none() && mapping[0].1.contains("not asked"), "{mapping:?}");
+    }
 }

@@ -318,3 +318,17 @@ impl Bbr {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A count that no 32 bits hold stays one of losses found again, and does not become as many new ones.
+    #[test]
+    fn a_hugely_negative_count_of_losses_is_none() {
+        let mut bbr = Bbr::new(Duration::ZERO, 1_000);
+        bbr.on_path_loss(5);
+        bbr.on_path_loss(i64::MIN);
+        assert_eq!(bbr.bounds.losses, 0);
+    }
+}

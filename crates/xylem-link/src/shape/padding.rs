@@ -171,6 +171,12 @@ mod tests {
     }
 
     #[test]
+    fn a_padding_without_sizes_is_none() {
+        assert_eq!(Padding::SizeClasses(Vec::new()).bounded(), Padding::None);
+        assert_eq!(Padding::Statistical(vec![(500, 0)]).bounded(), Padding::None);
+    }
+
+    #[test]
     fn each_padding_uses_its_own_sizes() {
         use Padding::{Constant, PowerOfTwo, SizeClasses};
         let classes = SizeClasses(vec![128, 512]);
