@@ -18,9 +18,9 @@ use xylem_node::{Event, PeerUri};
 /// Connects peers that cannot reach each other, until Ctrl-C
 ///
 /// It forwards encrypted datagrams between peers that ask for it, and prints what they pass to `--relay`. It learns
-/// their keys and addresses, never names or content. It listens on UDP port 7348 and, where a network blocks UDP, on TCP
-/// ports 7348 and 443, of IPv4 and IPv6, and on the UDP port after the first, which reports a client's address. No
-/// other port is open. Limits for each client are in the settings ([node.relay]).
+/// keys, addresses, publishers, times and amounts; never names of files or content. It listens on UDP port 7348 and,
+/// where a network blocks UDP, on TCP ports 7348 and 443, of IPv4 and IPv6, and on the UDP port after the first, which
+/// reports a client's address. No other port is open. Limits for each client are in the settings ([node.relay]).
 #[derive(Debug, Args)]
 #[command(after_help = concat!(
     "Examples:

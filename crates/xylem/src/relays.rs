@@ -16,9 +16,9 @@ pub(crate) struct RelayArgs {
     /// value. Can be repeated. [default:
     /// `relay` in the settings, else none]
     ///
-    /// It forwards encrypted datagrams while there is no direct way. It learns keys and addresses, never names or
-    /// content. UDP is tried first, then xylem+wss at TCP port 443 and at PORT; xylem+wss://KEY@HOST:PORT is tried as
-    /// it is. The ticket of a share names its relays, so getters need no flag.
+    /// It forwards encrypted datagrams while there is no direct way. It learns keys, addresses, publishers, times and
+    /// amounts; never names of files or content. UDP is tried first, then xylem+wss at TCP port 443 and at PORT;
+    /// xylem+wss://KEY@HOST:PORT is tried as it is. The ticket of a share names its relays, so getters need no flag.
     #[arg(
         long = "relay",
         value_name = "URI",
