@@ -307,7 +307,7 @@ def mirrored(world, local):
 def guide(world, local):
     """Runs the commands of docs/guide.md literally."""
     text = (HERE.parents[1] / "docs" / "guide.md").read_text()
-    section = text.split("\n## In a bucket\n")[1].split("\n## ")[0]
+    section = text.split("\n## Share from and mirror into an S3 bucket\n")[1].split("\n## ")[0]
     typed = [line[2:] for line in section.splitlines() if line.startswith("$ ")]
     home = world.base / "guide"
     (home / "climate").mkdir(parents=True)
