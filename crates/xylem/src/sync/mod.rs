@@ -102,8 +102,10 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "MEMBER", group = "once", conflicts_with = "ticket")]
     allow: Option<String>,
 
-    /// Accept that another member has removed more than half of the folder or 1,000 files at once: without this they
-    /// stay here. Ends at once
+    /// Carry out large removals by another member; ends at once
+    ///
+    /// If another member removes more than half of the files of a folder that has 20 or more, or more than 1,000 files,
+    /// at once, they stay here without this.
     #[arg(long, group = "once", conflicts_with = "ticket")]
     accept_removals: bool,
 
