@@ -25,8 +25,8 @@ import sys
 # Each part: a title and its pages in order. `*` stands for all files that match and are not listed elsewhere.
 PARTS = [
     ("Start", ["README.md", "docs/glossary.md"]),
-    ("How to", ["docs/guide.md", "docs/service.md", "docs/node.md", "docs/ui.md", "docs/sum.md", "docs/packaging.md"]),
-    ("Reference", ["docs/features.md", "(commands)", "docs/tools.md", "docs/spec/json-events.md", "docs/spec/*.md", "docs/interop.md"]),
+    ("How to", ["docs/guide.md", "docs/service.md", "docs/node.md", "docs/ui.md", "docs/sum.md", "crates/xylem-python/README.md", "docs/packaging.md"]),
+    ("Reference", ["docs/features.md", "(commands)", "docs/tools.md", "docs/spec/README.md", "docs/spec/json-events.md", "docs/spec/*.md", "docs/interop.md"]),
     (
         "Explanation",
         [
@@ -156,15 +156,19 @@ def copied(root: pathlib.Path, path: str, src: pathlib.Path, inside: set[str]) -
     text = (root / path).read_text()
 
     def replaced(match: re.Match[str]) -> str:
-        target = match[3].partition("#")[0]
+        target, mark, anchor = match[3].partition("#")
         if not target or re.match(r"[a-z+]+:", match[3]):
             return match[0]
         to = (here / target).resolve()
         if not to.is_relative_to(root):
             return match[2]
         inner = to.relative_to(root).as_posix()
+        if to.is_dir() and f"{inner}/README.md" in inside:
+            to, inner, target = to / "README.md", f"{inner}/README.md", f"{target.rstrip('/')}/README.md"
         if inner in inside:
-            return match[0]
+            # mdBook renders README.md as index.html.
+            target = re.sub(r"(^|/)README\.md$", r"\1index.md", target)
+            return f"{match[1]}[{match[2]}]({target}{mark}{anchor})"
         if to.suffix in (".svg", ".png") and to.is_file():
             (src / inner).parent.mkdir(parents=True, exist_ok=True)
             (src / inner).write_bytes(to.read_bytes())
@@ -180,8 +184,8 @@ def copied(root: pathlib.Path, path: str, src: pathlib.Path, inside: set[str]) -
 def sources(root: pathlib.Path, program: str, into: pathlib.Path) -> None:
     """Writes the sources of the site."""
     src = into / "src"
-    every = [p for p in tracked(root) if p.startswith("docs/") or "/" not in p]
     named = {page for _, pages in PARTS for page in pages if "*" not in page}
+    every = [p for p in tracked(root) if p.startswith("docs/") or "/" not in p or p in named]
     listed: set[str] = set()
     summary = ["# Summary", ""]
     plan = []

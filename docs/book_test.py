@@ -28,6 +28,7 @@ class Book(unittest.TestCase):
         subprocess.run(["git", "init", "-q"], cwd=self.root, check=True)
 
     def write(self, path: str, text: str) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
     def test_right_links_are_not_reported(self) -> None:
@@ -51,19 +52,22 @@ class Book(unittest.TestCase):
         self.assertEqual(book.anchors("# A b\n## A b\n"), {"a-b", "a-b-1"})
 
     def test_the_site_has_commands_and_jobs_and_no_links_out(self) -> None:
-        self.write("README.md", "# Name\n[guide](docs/guide.md), [source](docs/x.py)\n")
+        self.write("README.md", "# Name\n[guide](docs/guide.md), [source](docs/x.py), [formats](docs/spec/)\n")
         self.write("docs/guide.md", "# Jobs\n## 1. Send a file\ntext\n")
         self.write("docs/x.py", "")
+        self.write("docs/spec/README.md", "# Formats\n[up](../../README.md#name)\n")
+        self.write("crates/xylem-python/README.md", "# For Python\n")
         program = self.root.parent / "program"
         program.write_text(PROGRAM)
         program.chmod(program.stat().st_mode | stat.S_IXUSR)
         into = self.root.parent / "book"
         book.sources(self.root, str(program), into)
         summary = (into / "src/SUMMARY.md").read_text()
-        for line in ("- [Name](README.md)", "- [xylem get](commands/get.md)", "- [xylem ndn node](commands/ndn-node.md)", "  - [Send a file](docs/guide-send-a-file.md)"):
+        for line in ("- [Name](README.md)", "- [Formats](docs/spec/README.md)", "- [For Python](crates/xylem-python/README.md)", "- [xylem get](commands/get.md)", "- [xylem ndn node](commands/ndn-node.md)", "  - [Send a file](docs/guide-send-a-file.md)"):
             self.assertIn(line, summary)
         self.assertIn("Usage: xylem ndn node --help", (into / "src/commands/ndn-node.md").read_text())
-        self.assertEqual((into / "src/README.md").read_text(), "# Name\n[guide](docs/guide.md), source\n")
+        self.assertEqual((into / "src/README.md").read_text(), "# Name\n[guide](docs/guide.md), source, [formats](docs/spec/index.md)\n")
+        self.assertEqual((into / "src/docs/spec/README.md").read_text(), "# Formats\n[up](../../index.md#name)\n")
 
     def test_a_forgotten_document_fails_the_build(self) -> None:
         self.write("docs/other.md", "# Other\n")
