@@ -1,4 +1,4 @@
-//! [`believe`]: verifies a packet by a trusted key, or by a key that a chain of certificates leads to.
+//! [`verify_with_chain`]: verifies a packet by a trusted key, or by a key that a chain of certificates leads to.
 //! [`Certificates`]: serves such certificates.
 
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! [`Discovery`]: finds the newest version of an object by its name, and what is known of it.
 //!
 //! It first sends an RDR Interest (`NAME/32=metadata`, fresh). Without an answer, it requests the name alone with
-//! CanBePrefix, as older tools publish. The answer has to be for exactly this name ([`Answer`]). If it is for something
-//! else below the name, Discovery requests the name once more without CanBePrefix, as a cache may prefer that packet to
-//! the object. It verifies an answer before it takes a version from it.
+//! CanBePrefix, as older tools publish. The answer has to be for exactly this name ([`ObjectAnswer`]). If it is for
+//! something else below the name, Discovery requests the name once more without CanBePrefix, as a cache may prefer that
+//! packet to the object. It verifies an answer before it takes a version from it.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! [`Handle`]: a `Hasher` in memory that a C caller owns.
+//! [`HasherHandle`]: a `Hasher` in memory that a C caller owns.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::mem::{MaybeUninit, align_of, size_of};

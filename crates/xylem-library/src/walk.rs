@@ -1,4 +1,4 @@
-//! [`Walk`]: walks a directory tree in the canonical order of a listing (raw path bytes).
+//! [`DirectoryWalk`]: walks a directory tree in the canonical order of a listing (raw path bytes).
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeSet, HashMap, HashSet};

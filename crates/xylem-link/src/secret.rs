@@ -1,4 +1,4 @@
-//! Secrets in memory: [`Secret`], 32 bytes that never move, and [`leaving_nothing`], which wipes the stack after a
+//! Secrets in memory: [`HeapSecret`], 32 bytes that never move, and [`leaving_nothing`], which wipes the stack after a
 //! computation with secrets.
 //!
 //! When Rust moves a value it copies it and leaves the old place as it is. So secrets with which an attacker could open

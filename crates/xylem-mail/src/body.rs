@@ -1,4 +1,4 @@
-//! [`Body`]: the content of a message.
+//! [`MailBody`]: the content of a message.
 //!
 //! `kind (1) | sent, in ms since 1970 (8) | size (8) | name's length (2) | name | content's length (4) | content |
 //! zeros`, up to the next of the lengths 512, 1,024, …, 65,536. Kind 1: a ticket, as bytes; 2: a note, UTF-8; 3:

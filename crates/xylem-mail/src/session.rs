@@ -1,5 +1,5 @@
-//! [`Session`]: the encrypted association of two parties, from the first message on. Its state is small, and the caller
-//! stores it: before an envelope that it made leaves, and before a message that it gave is shown.
+//! [`MailSession`]: the encrypted association of two parties, from the first message on. Its state is small, and the
+//! caller stores it: before an envelope that it made leaves, and before a message that it gave is shown.
 //!
 //! Saved as `version = 1 (1) | flags (1) | id (16) | peer (64) | prekey's number (4) | associated (32) | used (8) |
 //! [session's ephemeral key (32)] | [card's length (2) | card] | [receipts' secret (32) | lost (4) | told (4)] | count

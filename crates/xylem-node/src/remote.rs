@@ -1,4 +1,4 @@
-//! [`Peers`]: implements the library's [`Remote`] by fetches.
+//! [`RemotePeers`]: implements the library's [`Remote`] by fetches.
 
 use std::cell::RefCell;
 

@@ -1,4 +1,4 @@
-//! [`Ahead`]: predicts what a reader requests next.
+//! [`ReadAhead`]: predicts what a reader requests next.
 
 use std::ops::Range;
 

@@ -1,8 +1,8 @@
 //! Records of the first format: `shares/<BLAKE3 of the canonical path>`. They are only read and removed.
 //!
 //! Such a record holds root, version and state of a shared path, but not the path itself. So it becomes a
-//! [`CatalogRecord`](crate::Known) only when the path is shared again. A damaged or truncated one, or one stored under another
-//! key, is ignored: hashing again is always correct.
+//! [`CatalogRecord`](crate::CatalogRecord) only when the path is shared again. A damaged or truncated one, or one
+//! stored under another key, is ignored: hashing again is always correct.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::path::{Path, PathBuf};

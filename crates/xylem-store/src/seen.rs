@@ -1,4 +1,4 @@
-//! [`Seen`]: the attributes of files on disk at the time when they had the recorded content.
+//! [`DiskAttributes`]: the attributes of files on disk at the time when they had the recorded content.
 //!
 //! A listing contains the attributes that files should have. A disk may keep other times and modes (whole seconds, no
 //! modes). It also has what no listing contains: the inode, and the time of the last change, which no program can set.

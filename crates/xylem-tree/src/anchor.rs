@@ -1,8 +1,8 @@
 //! [`Anchor`]: proves segments and tiles from one trusted node, without keeping state.
 //!
 //! It is for callers that verify single packets. An anchor is a few immutable bytes, usable on any thread and without
-//! an allocator. [`crate::Verifier`] does the same for a whole file, remembers what it has proven, and hashes each node
-//! once.
+//! an allocator. [`crate::TreeVerifier`] does the same for a whole file, remembers what it has proven, and hashes each
+//! node once.
 //!
 //! ```
 //! use xylem_tree::{Anchor, Outboard, SegmentIndex, SegmentSize, segment_signature};

@@ -1,4 +1,4 @@
-//! [`Chain`]: the certificates between a packet and a trusted key.
+//! [`CertificateChain`]: the certificates between a packet and a trusted key.
 //!
 //! It asks for one certificate name after the other and takes the answers, without socket or clock; the caller fetches.
 //! On the way up from the packet no signature is verified. Names, validity, length and loops are checked. Once a
@@ -7,9 +7,9 @@
 //! [`TrustStore`].
 //!
 //! ```text
-//! let mut chain = Chain::of(&data)?;
-//! while let Step::Ask(question) = chain.step(&mut store, now_ms)? {
-//!     chain.answer(&fetch(question)?, now_ms)?;
+//! let mut chain = CertificateChain::of(&data)?;
+//! while let ChainAction::Ask(query) = chain.step(&mut store, now_ms)? {
+//!     chain.answer(&fetch(query)?, now_ms)?;
 //! }
 //! store.data(&data, now_ms)?;
 //! ```

@@ -2,8 +2,8 @@
 //!
 //! Anchors are trusted because the user chose them, under rules of the user's choice ([`TrustRules`]; by default
 //! [`HierarchyRules`]). Another certificate is trusted if a trusted key has signed it and that key's rules permit it; it
-//! inherits the rules. [`crate::Chain`] determines which certificates are missing. What was proven once is not verified
-//! again.
+//! inherits the rules. [`crate::CertificateChain`] determines which certificates are missing. What was proven once is
+//! not verified again.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! [`Kept`]: data that an earlier visit left in the browser, used as far as they are proven.
+//! [`KeptFile`]: data that an earlier visit left in the browser, used as far as they are proven.
 //!
 //! Beside the data a visit keeps the nodes that it has proven, as records of a slot and a value in order of arrival.
 //! Neither is trusted: nodes are adopted from the signed root downwards. Each segment is hashed again and compared with

@@ -1,4 +1,4 @@
-//! [`Told`]: reports to the page, as JSON objects or as bytes to keep.
+//! [`PageReport`]: reports to the page, as JSON objects or as bytes to keep.
 
 use std::fmt::Write as _;
 

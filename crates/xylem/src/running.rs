@@ -1,4 +1,4 @@
-//! [`Running`]: a note in the store about what this process does, for `xylem ui` (docs/spec/store.md).
+//! [`NoteWriter`]: a note in the store about what this process does, for `xylem ui` (docs/spec/store.md).
 //!
 //! The note is `STORE/run/ID.json`. The file `ID.lock` beside it is locked as long as the process lives, which
 //! distinguishes running processes from killed ones. A thread of its own writes the note, at most once a second: no

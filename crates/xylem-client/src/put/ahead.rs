@@ -1,4 +1,4 @@
-//! [`Ahead`]: segments of a [`super::Producer`] that are signed together, before they are requested.
+//! [`SignedAhead`]: segments of a [`super::Producer`] that are signed together, before they are requested.
 
 /// Segments that were made before they were requested.
 #[derive(Default)]

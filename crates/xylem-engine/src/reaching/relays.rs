@@ -1,4 +1,4 @@
-//! [`Relay`]: one registration with one relay, and the link over which it is made.
+//! [`UsedRelay`]: one registration with one relay, and the link over which it is made.
 //!
 //! The link is dialled at all of the relay's addresses over UDP and, if these stay silent, within TCP. It ends once the
 //! relay has answered everything. Over TCP it stays, because the connection would end with it.

@@ -1,4 +1,4 @@
-//! [`Places`]: the faces of one kind, and which of them gives way when one more comes.
+//! [`FacePlaces`]: the faces of one kind, and which of them gives way when one more comes.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! [`Unproven`]: how much is sent to an address before it has answered.
+//! [`UnprovenAddress`]: how much is sent to an address before it has answered.
 //!
 //! Answers to a forged sender address go to a victim. Such an address is therefore sent at most three bytes for each
 //! byte that came from it, and a probe that only its receiver can answer: an Interest with a random name. Any NDN

@@ -1,4 +1,4 @@
-//! [`Folder::apply`]: carries out a plan on disk, so that nothing of the user's is lost.
+//! [`SyncFolder::apply`]: carries out a plan on disk, so that nothing of the user's is lost.
 //!
 //! A path that is replaced or removed first has to match the index: same kind, size and time. Its change time (ctime)
 //! must also be that of the last scan, as far as the file system keeps one. Concurrent local changes stay; the next

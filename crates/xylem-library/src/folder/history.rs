@@ -1,6 +1,6 @@
-//! [`Log`]: every version that a member has ever announced, in order. [`Past`]: the end of the log, as each of the
-//! member's statements holds it. By it, other members verify that the earlier entries are unchanged (docs/spec/sync.md,
-//! "History").
+//! [`MemberLog`]: every version that a member has ever announced, in order. [`Past`]: the end of the log, as each of
+//! the member's statements holds it. By it, other members verify that the earlier entries are unchanged
+//! (docs/spec/sync.md, "History").
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::io;

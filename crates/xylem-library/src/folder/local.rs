@@ -1,4 +1,4 @@
-//! [`Folder`]: one member's folder on disk, and its stored index.
+//! [`SyncFolder`]: one member's folder on disk, and its stored index.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;

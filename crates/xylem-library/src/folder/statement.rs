@@ -1,4 +1,4 @@
-//! [`MemberStatement`]: a member's signed announcement about itself. [`Group`]: the group that members belong to.
+//! [`MemberStatement`]: a member's signed announcement about itself. [`SyncGroup`]: the group that members belong to.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::fmt;

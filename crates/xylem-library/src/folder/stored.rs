@@ -1,4 +1,4 @@
-//! [`Stored`]: an index in a file, read and written sequentially. Memory then holds only the differences between
+//! [`StoredIndex`]: an index in a file, read and written sequentially. Memory then holds only the differences between
 //! indexes, and not a whole index, for folders of many files.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 

@@ -1,4 +1,4 @@
-//! [`Watcher`]: waits for changes below a directory, and reports the changed paths.
+//! [`FolderWatcher`]: waits for changes below a directory, and reports the changed paths.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -1,4 +1,4 @@
-//! [`Followed`]: the reader's side of a growing file. It hashes what an earlier run left and writes new segments
+//! [`FollowedStream`]: the reader's side of a growing file. It hashes what an earlier run left and writes new segments
 //! behind it, so that the output is a verified prefix at any time.
 
 use std::convert::Infallible;

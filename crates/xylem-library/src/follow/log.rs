@@ -1,4 +1,4 @@
-//! [`Log`]: records of checkpoints on disk, 64 bytes each, append-only.
+//! [`CheckpointLog`]: records of checkpoints on disk, 64 bytes each, append-only.
 //!
 //! A record is written before its checkpoint is published. A publisher that is killed then continues with higher
 //! versions and can serve again whatever it has signed. Each record carries its own check; a record left incomplete by

@@ -1,4 +1,4 @@
-//! [`Shown`]: what was fetched to prove that a checkpoint continues the content here.
+//! [`ContinuationProof`]: what was fetched to prove that a checkpoint continues the content here.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! [`KeyError`]: why a key could not be made, read or used.
+//! [`KeyFileError`]: why a key could not be made, read or used.
 
 use std::io;
 use std::path::PathBuf;

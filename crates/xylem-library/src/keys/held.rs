@@ -1,4 +1,4 @@
-//! [`Held`]: a key as it is in its file. The file names the key's owner even without its passphrase.
+//! [`StoredKey`]: a key as it is in its file. The file names the key's owner even without its passphrase.
 //!
 //! Without a passphrase, the file holds the packet in which NDNd keeps a key. With one, it holds a SafeBag. Its
 //! certificate is signed by the key itself, so that name and public half are proven before the passphrase is requested.

@@ -1,4 +1,4 @@
-//! [`Folder`]: the files of the mail store. Each is written atomically and is on the device before the call returns;
+//! [`MailFiles`]: the files of the mail store. Each is written atomically and is on the device before the call returns;
 //! only its owner can read it.
 //!
 //! Nothing is cached: several programs may share a store, and take turns by a file lock.

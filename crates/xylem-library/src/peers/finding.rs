@@ -1,6 +1,6 @@
-//! [`Finding`]: the first question on a fresh link. The peer at an address of the ticket must show that the publisher
-//! vouches for its key before it receives anything that names the content. If the ticket has no name, the answer
-//! brings it (docs/spec/object.md, "Finding").
+//! [`FindExchange`]: the first question on a fresh link. The peer at an address of the ticket must show that the
+//! publisher vouches for its key before it receives anything that names the content. If the ticket has no name, the
+//! answer brings it (docs/spec/object.md, "Finding").
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! [`Gone`]: reachable peers that refuse what the ticket names, and which versions they have instead.
+//! [`PeerRefusals`]: reachable peers that refuse what the ticket names, and which versions they have instead.
 //!
 //! A refusal is not signed. It is a reason to ask other peers and, once all have refused, the subject of a message. A
 //! newer version counts only with the publisher's signature.

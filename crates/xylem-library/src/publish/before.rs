@@ -1,5 +1,5 @@
-//! [`Before`]: the last publication of a directory. An unchanged file is not read again; its tree and its list of sums
-//! are copied.
+//! [`LastPublication`]: the last publication of a directory. An unchanged file is not read again; its tree and its list
+//! of sums are copied.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;

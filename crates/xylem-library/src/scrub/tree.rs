@@ -1,4 +1,4 @@
-//! [`Tree`]: the outboard of scrubbed content: read for proofs, and mended where the data proves it.
+//! [`ScrubTree`]: the outboard of scrubbed content: read for proofs, and mended where the data proves it.
 
 use xylem_hash::Hash;
 use xylem_store::{FileRef, NewFile, ObjectPart, OutboardFile, Store, StoreError};

@@ -1,4 +1,4 @@
-//! [`List`]: the list of sums while it arrives.
+//! [`SumsList`]: the list of sums while it arrives.
 
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
-//! [`Record`]: the newest version of a publication that a witness has seen, and its co-signature, on disk.
+//! [`WitnessRecord`]: the newest version of a publication that a witness has seen, and its co-signature, on disk.
 //!
-//! The record is on the device before the co-signature leaves: [`Record::cosign`] returns only then. Whenever the
-//! process ends, the next one therefore knows of every version that was co-signed. A lock excludes a second process,
-//! which could sign another history from an older record.
+//! The record is on the device before the co-signature leaves: [`WitnessRecord::cosign`] returns only then. Whenever
+//! the process ends, the next one therefore knows of every version that was co-signed. A lock excludes a second
+//! process, which could sign another history from an older record.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::fs::{self, File, OpenOptions, TryLockError};

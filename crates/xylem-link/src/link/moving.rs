@@ -1,9 +1,9 @@
-//! A link's moves between addresses of its peer. The parts are [`PathValidation`] (moves that the peer causes), [`PathProber`]
-//! (addresses that this side probes) and [`Candidates`] (addresses that both announce).
+//! A link's moves between addresses of its peer. The parts are [`PathValidation`] (moves that the peer causes),
+//! [`PathProber`] (addresses that this side probes) and [`CandidateExchange`] (addresses that both announce).
 //!
-//! [`PathValidation`]: super::path::Paths
-//! [`PathProber`]: super::probe::Reach
-//! [`Candidates`]: super::candidates::Candidates
+//! [`PathValidation`]: super::path::PathValidation
+//! [`PathProber`]: super::probe::PathProber
+//! [`CandidateExchange`]: super::candidates::CandidateExchange
 
 use core::net::SocketAddr;
 use core::time::Duration;

@@ -1,4 +1,5 @@
-//! The [`List`]: the part of a private publication that only recipients can read. Layout: docs/spec/sealed.md, "List".
+//! The [`SealedList`]: the part of a private publication that only recipients can read. Layout: docs/spec/sealed.md,
+//! "List".
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use xylem_object::{Manifest, ManifestError, PublicationKind};

@@ -1,4 +1,4 @@
-//! [`Authority`]: the CA's side.
+//! [`CertificateAuthority`]: the CA's side.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 mod challenge;

@@ -1,4 +1,4 @@
-//! [`Request`]: the client's side.
+//! [`CertificateRequest`]: the client's side.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 mod exchange;

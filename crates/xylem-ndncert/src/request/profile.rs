@@ -1,4 +1,4 @@
-//! [`Profile`] of a CA, and [`Lookup`], which fetches it.
+//! [`CaProfile`]: the signed profile of a CA. [`Lookup`] fetches it.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;

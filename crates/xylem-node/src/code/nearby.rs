@@ -1,5 +1,5 @@
-//! Codes on the LAN: [`Shown`] announces one there, [`Asked`] finds the peer that shows one (docs/spec/reach.md,
-//! "LAN").
+//! Codes on the LAN: [`CodeAnnouncement`] announces one there, [`CodeSearch`] finds the peer that shows one
+//! (docs/spec/reach.md, "LAN").
 
 use std::net::SocketAddr;
 use std::sync::Arc;

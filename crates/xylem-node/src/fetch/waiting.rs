@@ -1,6 +1,7 @@
 //! [`UnansweredPeers`]: reports peers that have not answered, long before the fetch gives up.
 //!
-//! A link's handshake may go to an address where nothing listens. A [`Probe`] obtains what the system reports about it.
+//! A link's handshake may go to an address where nothing listens. An [`IcmpProbe`] obtains what the system reports
+//! about it.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,8 +12,9 @@ use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, PeerAddress};
 use xylem_sockets::IcmpProbe;
 
-/// When probes leave. [`TELL`]: when unanswered peers are reported, and when they are reported again.
+/// When probes leave.
 const PROBE: Duration = Duration::from_millis(300);
+/// When unanswered peers are reported, and when they are reported again.
 const REPORT_AFTER: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(4)];
 
 /// Bytes of a probe. They are random, and as many as in a handshake's first datagram, so that observers cannot

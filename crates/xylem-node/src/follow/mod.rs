@@ -1,4 +1,4 @@
-//! Growing objects. [`follow`] fetches a stream as it grows. [`Dialling`] supplies versions for comparison.
+//! Growing objects. [`follow`] fetches a stream as it grows. [`VersionDialer`] supplies versions for comparison.
 //! [`crate::share`] publishes one, with [`xylem_library::follow::FollowOptions`].
 //!
 //! A growing object is a series of ordinary publications (docs/spec/object.md, "Growing objects"), so that all other

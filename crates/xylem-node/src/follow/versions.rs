@@ -1,4 +1,4 @@
-//! [`Dialling`]: fetches versions of publications from peers, for [`xylem_library::witness`].
+//! [`VersionDialer`]: fetches versions of publications from peers, for [`xylem_library::witness`].
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};

@@ -1,4 +1,4 @@
-//! [`Host`] for the engine: how management changes this program's faces.
+//! [`ManagedEngine`]: how management changes this program's faces.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

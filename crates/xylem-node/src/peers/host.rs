@@ -1,4 +1,4 @@
-//! [`Host`]: the thread that answers peers that dial a fetching node.
+//! [`SeedHost`]: the thread that answers peers that dial a fetching node.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -62,7 +62,7 @@ impl Failure for HostError {
 
 crate::failure::of_library!(HostError: xylem_library::keys::KeyFileError);
 
-/// The content that [`Host`] serves, and how.
+/// The content that [`SeedHost`] serves, and how.
 #[derive(Clone)]
 pub(crate) struct HostOffer {
     /// Listening addresses. Empty: a free port of all interfaces.

@@ -1,4 +1,4 @@
-//! [`Opened`]: detects by Linux's inotify whether another program has opened a file.
+//! [`InotifyWatch`]: detects by Linux's inotify whether another program has opened a file.
 //!
 //! Closing an inotify instance blocks until no processor can still be using its watches: some ten milliseconds, as long
 //! as reading back 16 MiB takes. Ending a watch does not block. So an instance is reused for the next file once its

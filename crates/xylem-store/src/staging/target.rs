@@ -1,4 +1,4 @@
-//! [`Target`]: an existing directory into which a staging tree is merged.
+//! [`MergeTarget`]: an existing directory into which a staging tree is merged.
 //!
 //! It is first examined without any change. When all new files are whole in the staging directory, each is moved to its
 //! place in one step. Every path is walked one component at a time through held handles that refuse links: a link in

@@ -1,7 +1,7 @@
 //! Proves several segments together: leaves side by side, then the parents of each level.
 //!
 //! The result equals that of one segment after the other. Each segment's path up, by its own siblings, is hashed ahead,
-//! as it depends on nothing else. [`Verifier::climb`] then takes these values instead of hashing.
+//! as it depends on nothing else. [`TreeVerifier::climb`] then takes these values instead of hashing.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,4 @@
-//! [`Verifier`]: proves segments and tiles in any order, and keeps the proven nodes.
+//! [`TreeVerifier`]: proves segments and tiles in any order, and keeps the proven nodes.
 
 mod burst;
 mod fork;

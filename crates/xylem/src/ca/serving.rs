@@ -1,4 +1,5 @@
-//! [`Serving`]: connects the [`Authority`] to a forwarder: passes Interests to it and carries out its requests.
+//! [`CaServing`]: connects the [`CertificateAuthority`] to a forwarder: passes Interests to it and carries out its
+//! requests.
 
 use crate::ca::mail::{MailOutcome, Mailer};
 use crate::exit::CommandFailure;

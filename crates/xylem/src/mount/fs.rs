@@ -1,4 +1,4 @@
-//! [`Tree`]: answers the kernel's requests (FUSE) from a reader's publication.
+//! [`MountedTree`]: answers the kernel's requests (FUSE) from a reader's publication.
 //!
 //! The content never changes, so the kernel may cache all answers. An inode's number is the entry's number in the
 //! listing plus a constant, so there is no table of inodes.

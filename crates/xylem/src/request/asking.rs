@@ -1,4 +1,4 @@
-//! [`LookupClient`] and [`Asking`]: run the library's client of a CA on a connection.
+//! [`LookupClient`] and [`RequestClient`]: run the library's client of a CA on a connection.
 
 use std::time::Duration;
 use xylem_client::{Application, ClientError, ForwarderMessage, PacketOutbox};

@@ -1,4 +1,4 @@
-//! [`Note`]: what a running process publishes about itself, and how events change it.
+//! [`ProcessNote`]: what a running process publishes about itself, and how events change it.
 
 use serde::{Deserialize, Serialize};
 use xylem_library::LibraryEvent;

@@ -1,4 +1,4 @@
-//! [`Folders`]: the folders that the background node keeps in step, a process each.
+//! [`FolderProcesses`]: the folders that the background node keeps in step, a process each.
 //!
 //! Each `xylem sync` needs an engine, links and memory of its own, and ends if its folder is gone. So each runs as a
 //! child process that is started again after growing pauses. A failure of one affects neither the others nor the

@@ -1,4 +1,5 @@
-//! [`Asking`]: stops a fetch from a member when the fetched version is no longer served, or when other members wait.
+//! [`FetchTurns`]: stops a fetch from a member when the fetched version is no longer served, or when other members
+//! wait.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

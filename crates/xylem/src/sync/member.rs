@@ -1,4 +1,5 @@
-//! [`Member`]: one thread that scans the folder after changes, announces its state, and applies what other members have.
+//! [`SyncMember`]: one thread that scans the folder after changes, announces its state, and applies what other members
+//! have.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! [`Tree`]: the wanted entries of a verified listing, built in a directory beside the final name.
+//! [`StagedTree`]: the wanted entries of a verified listing, built in a directory beside the final name.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! [`Stream`]: the statements to and from one other member.
+//! [`MemberStream`]: the statements to and from one other member.
 
 use std::collections::VecDeque;
 use std::time::Duration;
