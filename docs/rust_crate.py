@@ -49,6 +49,7 @@ class Crate:
         self.name: str = manifest["package"]["name"]
         tables = [manifest, *manifest.get("target", {}).values()]
         needs = {k: v for table in tables for k, v in table.get("dependencies", {}).items()}
+        self.needs = set(needs)
         self.uses = sorted(needs)
         self.optional = {k for k, v in needs.items() if isinstance(v, dict) and v.get("optional")}
         self.tests_with = set(manifest.get("dev-dependencies", {}))
@@ -126,6 +127,9 @@ class Crate:
                     if token == "macro_rules":
                         self.modules[path[:1]].defined.add(word[at + skip])
                 module.words.add(token)
+                if word[at : at + 3] == [".", "rename", "("] and arguments(word, at + 2) == 3:
+                    # Only a medium's takes three: from, to and whether to replace.
+                    module.words.add("Medium.rename")
                 start = at
                 while word[at + 1] == "::" and re.match(r"\w", word[at + 2]):
                     at += 2
@@ -189,6 +193,15 @@ def closing(word: list[str], opened: int) -> int:
         at += 1
         if depth == 0 or at >= len(word):
             return at
+
+
+def arguments(word: list[str], opened: int) -> int:
+    """The number of arguments between the bracket at `opened` and the one that closes it."""
+    end, at, count = closing(word, opened) - 1, opened + 1, 0
+    while at < end:
+        count += word[at - 1] in "(,"
+        at = closing(word, at) if word[at] in "([{" else at + 1
+    return count
 
 
 def item_end(word: list[str], at: int) -> int:

@@ -13,9 +13,11 @@ Without a flag: production lines, files, lines of the longest one and dependenci
 The rules. Members of Cargo.toml, rows of ARCHITECTURE.md's table and of the boundaries test stand
 in one order, and a crate depends only on those before it. No more than four files of a crate import
 each other in a circle across modules, but for the hash, whose kernels and scalar code give each
-other their odd ends; a module and what lies below it may know each other. docs/pictures/crates.svg
-is what --draw would write. The lengths of files and crates are printed and are not limited: a
-limit on lines was met by moving lines to other rooms.
+other their odd ends; a module and what lies below it may know each other. Only files in RENAMES
+rename files. A link in a module's documentation names something that is in scope there; rustdoc
+checks only the modules that it shows. docs/pictures/crates.svg is what --draw would write. The
+lengths of files and crates are printed and are not limited: a limit on lines was met by moving
+lines to other rooms.
 
 Production lines are those of src/**/*.rs that a build without `cfg(test)` reads, with comments.
 An arrow between two files is a path (`use`, or inline) that begins with `crate`, `self`, `super` or
@@ -33,6 +35,27 @@ from rust_crate import Arrows, Crate
 CIRCLE = 4
 KERNELS = "crates/xylem-hash/src/"
 PICTURE = "docs/pictures/crates.svg"
+
+# The files that rename files, each with its reason. Finished fetches and the store's files get
+# their names in atomic.rs, which makes content and name durable in the right order.
+RENAMES = {
+    "crates/xylem-store/src/atomic.rs": "the routine itself",
+    "crates/xylem-store/src/disk/unix.rs": "the system call below it",
+    "crates/xylem-store/src/disk/portable.rs": "the system call below it",
+    "crates/xylem-store/src/partial.rs": "takes a name back from a file that was changed meanwhile",
+    "crates/xylem-bucket/src/medium.rs": "a medium that passes the call to the disk",
+    "crates/xylem-library/src/overlay.rs": "a medium that passes the call to the disk",
+    "crates/xylem-library/src/reads/view.rs": "a medium that passes the call to the disk",
+    "crates/xylem-library/src/folder/apply.rs": "must not replace a concurrent change",
+    "crates/xylem-library/src/mail/folder.rs": "flushes the folder of a file that is on the device",
+    "crates/xylem-discovery/src/nodes.rs": "the DHT's nodes; their loss slows one start",
+    "crates/xylem/src/running.rs": "the note of a running process, of no use after it",
+    "crates/xylem/src/service/unit.rs": "units of systemd, which `service install` can write again",
+    "crates/xylem/src/sync/staged.rs": "content that is verified again before it is used",
+}
+LINK = re.compile(r"\[`([\w:]+)(?:!|\(\))?`\](?:\(([\w:]+)\))?")
+TARGET = re.compile(r"^//! \[`([\w:]+)`\]: ([\w:]+)$", re.MULTILINE)
+OUTSIDE = {"std", "core", "alloc"}
 
 
 def circles(arrows: Arrows) -> list[list[pathlib.Path]]:
@@ -105,6 +128,40 @@ def product(root: pathlib.Path, crates: list[Crate]) -> list[Crate]:
     return [crate for crate in crates if crate.name in wanted]
 
 
+def renames(crate: Crate) -> set[pathlib.Path]:
+    """Files that rename files: by std's `fs`, by a system call, or by a medium."""
+    calls = {"renameat", "renameat_with", "Medium.rename"}
+    return {
+        module.file
+        for module in crate.modules.values()
+        for used in [*module.paths, *module.imported.values(), *([word] for word in module.words)]
+        if used[-2:] == ["fs", "rename"] or used[-1] in calls
+    }
+
+
+def unresolved(crate: Crate) -> list[tuple[pathlib.Path, str]]:
+    """Links in the documentation of modules that lead nowhere: each file and the name in it."""
+    outside = OUTSIDE | {name.replace("-", "_") for name in crate.needs}
+    files: set[pathlib.Path] = set()
+    found = []
+    for path, module in crate.modules.items():
+        # The first module of a file is the file's own.
+        if module.file in files:
+            continue
+        files.add(module.file)
+        lines = module.file.read_text().splitlines()
+        doc = "\n".join(line for line in lines if line.startswith("//!"))
+        targets = dict(TARGET.findall(doc))
+        for name, target in LINK.findall(doc):
+            names = (target or targets.get(name, name)).split("::")
+            # A macro may make a function; no token tells its name apart from others.
+            made = len(names) == 1 and name[0].islower() and name in module.words
+            known = names[0] in outside or names[0] in module.imported or made
+            if not known and not crate.find(path, names, set()):
+                found.append((module.file, name))
+    return found
+
+
 def broken(root: pathlib.Path, crates: list[Crate]) -> list[str]:
     """One line for each rule that does not hold."""
     order = [crate.name for crate in crates]
@@ -119,6 +176,20 @@ def broken(root: pathlib.Path, crates: list[Crate]) -> list[str]:
             files = [str(file.relative_to(root)) for file in circle]
             if len(files) > CIRCLE and not all(file.startswith(KERNELS) for file in files):
                 wrong.append(f"{crate.name}: a circle of {len(files)} files: {' '.join(files)}")
+    renaming = {str(f.relative_to(root)) for crate in shipped for f in renames(crate)}
+    wrong += [
+        f"{file}: renames files; atomic.rs of xylem-store does, or RENAMES gives the reason"
+        for file in sorted(renaming - set(RENAMES))
+    ]
+    wrong += [
+        f"{file}: does not rename files, but RENAMES lists it"
+        for file in sorted(set(RENAMES) - renaming)
+    ]
+    wrong += [
+        f"{file.relative_to(root)}: its documentation links `{name}`, which is not in scope there"
+        for crate in crates
+        for file, name in unresolved(crate)
+    ]
     for place, row in [
         ("ARCHITECTURE.md", r"^\| `(xylem[\w-]*)` \|"),
         ("crates/xylem/tests/boundaries.rs", r'^ *\(\s*"(xylem[\w-]*)", *(?:$|&)'),
