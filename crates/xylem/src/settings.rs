@@ -1,5 +1,5 @@
-//! The settings file, in TOML: `relay`, `lan` and `map` are for verbs with these options, and the tables `[node]` and `[mailbox]` configure a node
-//! (docs/node.md lists every setting).
+//! The settings file, in TOML: `relay`, `lan`, `map` and the table `[dht]` are for verbs that find peers. The tables
+//! `[node]` and `[mailbox]` configure a node (docs/node.md lists every setting).
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
@@ -83,8 +83,18 @@ fn tables(text: &str) -> Result<FileTable, String> {
     })
 }
 
-/// The tables that can contain settings; the first one is the place above all tables.
-const PLACES: [&str; 6] = ["", "dht", "node", "node.multicast", "node.management", "mailbox"];
+/// The headers of the tables that can contain settings; the first one is the place above all tables.
+const PLACES: [&str; 9] = [
+    "",
+    "[dht]",
+    "[node]",
+    "[node.multicast]",
+    "[node.management]",
+    "[node.relay]",
+    "[[node.route]]",
+    "[[node.strategy]]",
+    "[mailbox]",
+];
 
 /// The message for an unknown setting: the nearest known one, or the table where it belongs. The library's message
 /// lists all that it expected.
@@ -105,7 +115,7 @@ fn unknown(message: &str) -> Option<String> {
         PLACES.iter().find(|place| settings_of(place).iter().any(|name| *name == field));
     Some(match elsewhere {
         Some(&"") => format!("{what}; it belongs above all tables"),
-        Some(place) => format!("{what}; it belongs in [{place}]"),
+        Some(place) => format!("{what}; it belongs in {place}"),
         None => format!("{what}; the settings here are {}", expected.join(", ")),
     })
 }
@@ -116,10 +126,9 @@ fn expected(message: &str) -> Option<(&str, Vec<&str>)> {
     Some((quoted.next()?, quoted.collect()))
 }
 
-/// Names of the settings of a table.
+/// Names of the settings of a table, by its header.
 fn settings_of(place: &str) -> Vec<String> {
-    let text = if place.is_empty() { "-= 1".to_owned() } else { format!("[{place}]\n-= 1") };
-    let asked = toml::from_str::<FileTable>(&text).err();
+    let asked = toml::from_str::<FileTable>(&format!("{place}\n-= 1")).err();
     let known = asked.as_ref().and_then(|e| expected(e.message()));
     known.map_or_else(Vec::new, |(_, known)| known.into_iter().map(str::to_owned).collect())
 }
@@ -511,6 +520,13 @@ mod tests {
     }
 
     #[test]
+    fn every_table_has_settings_to_point_to() {
+        for place in PLACES {
+            assert!(!settings_of(place).is_empty(), "{place:?}");
+        }
+    }
+
+    #[test]
     fn wrong_settings_are_named_in_one_line() {
         for (text, says) in [
             ("[node]\nlisten = 5", "line 2"),
@@ -521,6 +537,11 @@ mod tests {
             ("no_lan = true", "line 1: \"no_lan\" is not a setting here; write lan = false"),
             ("\nrelays = []", "line 2: \"relays\" is not a setting here; the nearest is \"relay\""),
             ("listen = []", "\"listen\" is not a setting here; it belongs in [node]"),
+            (
+                "[node]\ncircuits = 4",
+                "\"circuits\" is not a setting here; it belongs in [node.relay]",
+            ),
+            ("[node]\ncost = 4", "\"cost\" is not a setting here; it belongs in [[node.route]]"),
             ("[node]\nlan = false", "\"lan\" is not a setting here; it belongs above all tables"),
             ("[other]\nx = 1", "\"other\" is not a setting here; the settings here are relay, lan"),
             ("[node", "line 1"),
