@@ -10,15 +10,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{Node, Share, assert_exit, file, get, noise, stderr, text, until};
+use xylem_node::Carrier;
 
-const SCHEMES: [&str; 4] = ["xylem+tls", "xylem+ws", "xylem+wss", "xylem+doh"];
+/// The schemes of all carriers.
+fn schemes() -> [&'static str; Carrier::ALL.len()] {
+    Carrier::ALL.map(Carrier::scheme)
+}
 
 fn share(source: &Path, store: &Path) -> Share {
     share_with(source, store, &[])
 }
 
 fn share_with(source: &Path, store: &Path, more: &[&str]) -> Share {
-    let places = SCHEMES.map(|scheme| format!("--listen={scheme}://127.0.0.1:0"));
+    let places = schemes().map(|scheme| format!("--listen={scheme}://127.0.0.1:0"));
     Share::with(source, store, &[&places.each_ref().map(String::as_str)[..], more].concat())
 }
 
@@ -33,8 +37,8 @@ fn a_share_is_fetched_through_every_carrier() {
     let content = noise(20_000_000, 1);
     let source = file(dir.path(), "source", &content);
     let share = share(&source, &dir.path().join("store"));
-    assert_eq!(share.carriers.len(), SCHEMES.len());
-    for (scheme, uri) in SCHEMES.iter().zip(&share.carriers) {
+    assert_eq!(share.carriers.len(), schemes().len());
+    for (scheme, uri) in schemes().iter().zip(&share.carriers) {
         assert!(uri.starts_with(&format!("{scheme}://127.0.0.1:")), "{uri}");
         let out = dir.path().join(format!("{scheme}.out"));
         let store = dir.path().join(scheme);
@@ -85,9 +89,9 @@ fn nodes_reach_each_other_through_carriers_and_again_after_a_restart() {
         let listen: Vec<String> = places.iter().map(|uri| format!("\"{uri}\"")).collect();
         Node::with(&inner_dir, &format!("[node]\nlisten = [{}]\n{upstream}\n", listen.join(", ")))
     };
-    let first = inner(&SCHEMES.map(|scheme| format!("{scheme}://127.0.0.1:0")));
+    let first = inner(&schemes().map(|scheme| format!("{scheme}://127.0.0.1:0")));
     let places = first.listens.clone();
-    let outer: Vec<(&str, Node)> = SCHEMES
+    let outer: Vec<(&str, Node)> = schemes()
         .iter()
         .map(|scheme| {
             let at = dir.path().join(format!("outer-{scheme}"));
