@@ -1,4 +1,5 @@
-//! Flags that several verbs have: one text, one variable and one meaning each.
+//! Flags that several verbs share: one text, one variable and one meaning each. A verb whose flag takes other values
+//! (`ndn node --listen`, `scrub --from`) defines it itself.
 
 use crate::exit::CommandFailure;
 use crate::values::{LinkAt, listen_at, parse_rate, parse_seconds, peers};
@@ -37,7 +38,7 @@ impl FromArgs {
 pub(crate) struct TimeoutArgs {
     /// Give up after this long without progress
     ///
-    /// Afterwards `send` tries again, and so does `witness` without --once; a read of a mounted file fails.
+    /// After this time `send` tries again, as does `witness` without --once. A read of a mounted file fails.
     /// [default: 30; `send`, `inbox` 10; `ticket` 3; `get --wait` never]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true,
           env = "XYLEM_TIMEOUT", hide_env_values = true)]
@@ -66,7 +67,7 @@ pub(crate) struct PaceArgs {
     #[command(flatten)]
     pub(crate) rate: LimitArgs,
 
-    /// Let all other traffic on the path go first: the fetch uses only the capacity that is left
+    /// Use only the capacity of the path that other traffic leaves free
     #[arg(long)]
     pub(crate) low_priority: bool,
 }
@@ -76,9 +77,10 @@ pub(crate) struct PaceArgs {
 pub(crate) struct ListenArgs {
     /// Listen for encrypted links here: HOST:PORT or PORT
     ///
-    /// PORT alone is on all interfaces, an address alone takes a free port, over UDP. Within TCP it is
-    /// xylem+tls://HOST:PORT, xylem+ws://, xylem+wss:// or xylem+doh:// (DNS over HTTPS). Can be repeated. `sync` and
-    /// `service` remember it. [default: all interfaces, the port of last time, 7348 or a free one]
+    /// These links use UDP. PORT alone listens on all interfaces; an IP address alone listens on a free port. For
+    /// links within TCP give xylem+tls://HOST:PORT, xylem+ws://, xylem+wss:// or xylem+doh:// (DNS over HTTPS). Can be
+    /// repeated. `sync` and `service` remember it. [default: all interfaces, at the port of the last run; if that is
+    /// taken or there was none, at 7348; if that is taken, at a free port]
     #[arg(
         long,
         value_name = "ADDR",
