@@ -120,6 +120,9 @@ impl Controller {
     }
 
     /// Ends an acknowledgement, after all of its packets were reported.
+    ///
+    /// - `rtt`: the round trips, with this acknowledgement's.
+    /// - `in_flight`: bytes still under way after it.
     pub fn on_ack_end(&mut self, now: Duration, rtt: &Rtt, in_flight: u64) {
         self.smoothed = rtt.smoothed();
         let Some(sample) = self.delivery.sample(rtt.min().unwrap_or_default()) else { return };
@@ -131,29 +134,35 @@ impl Controller {
         }
     }
 
-    /// Reports the round trip of a packet, which `rtt` includes already. Call it at once if packets are reported later
-    /// and together; only CUBIC needs it, besides [`Self::on_path`].
+    /// Reports the round trip of one packet when it arrives. Only CUBIC needs it, and only beside [`Self::on_path`].
+    /// Call it at once on arrival, even if [`Self::on_ack`] reports several packets together later.
+    ///
+    /// - `took`: the packet's round trip.
+    /// - `rtt`: the round trips, with this one.
     pub fn on_round_trip(&mut self, took: Duration, rtt: &Rtt) {
         if let AlgorithmState::Cubic(cubic) = &mut self.state {
             cubic.on_round_trip(took, rtt);
         }
     }
 
-    /// Returns whether packets give round trips only ([`Self::on_path`]).
+    /// Whether rates and losses come from [`Self::on_path`]. Packets then give only round trips.
     fn uses_path_reports(&self) -> bool {
         self.path_reports && matches!(self.state, AlgorithmState::Bbr(_))
     }
 
-    /// Reports deliveries and losses of a lower layer that carries packets in pieces and repairs them. Since the last
-    /// call it delivered `brought` bytes, and `missed` more pieces of `piece` bytes were lost; negative if lost pieces
-    /// arrived after all.
+    /// Reports deliveries and losses of a lower layer that carries packets in pieces and repairs lost ones.
     ///
-    /// From the first call on, BBR takes rates and losses from here. A packet arrives when its last piece does, at once
-    /// or late, which depends as much on repairs as on the path. CUBIC goes by packets, and takes from here the losses
-    /// of a queue. LEDBAT++ goes by packets, and treats missed pieces as lost.
+    /// - `brought`: bytes delivered since the last call.
+    /// - `missed`: pieces lost since the last call, less those that counted as lost and have arrived.
+    /// - `piece`: size of a piece in bytes.
     ///
-    /// Returns the bytes that the repairs add to what the rate allows, for [`Pacer::charge`]. A random loss passes the
-    /// bottleneck once; what the bottleneck's queue has dropped arrives there again.
+    /// From the first call on, BBR takes rates and losses from here: a packet arrives with its last piece, at a time
+    /// that depends as much on repairs as on the path. CUBIC goes by packets; it takes from here only the losses that a
+    /// full queue causes. LEDBAT++ goes by packets, and also treats missed pieces as lost.
+    ///
+    /// Returns the bytes to charge to the pacer ([`Pacer::charge`]): repairs of losses that are not random. The queue
+    /// of the bottleneck has dropped these pieces, so their repairs load the bottleneck a second time. The number is
+    /// negative if such pieces have arrived after all.
     ///
     /// [`Pacer::charge`]: crate::Pacer::charge
     pub fn on_path(&mut self, now: Duration, brought: u64, missed: i64, piece: u64) -> i64 {
@@ -242,8 +251,8 @@ impl Controller {
         }
     }
 
-    /// Reports that there is nothing to send although window and rate have room. The next arrivals then say nothing
-    /// about the path's capacity.
+    /// Reports that there is nothing to send although window and rate have room. Packets that are sent before the
+    /// `in_flight` bytes under way have arrived then show the demand, not the path's capacity.
     pub fn app_limited(&mut self, in_flight: u64) {
         self.delivery.app_limited(in_flight);
     }
@@ -257,9 +266,11 @@ impl Controller {
         }
     }
 
-    /// Sets the number of path packets in which one packet here travels; it arrives only if all of them do, so one lost
-    /// packet indicates one lost path packet. BBR's loss threshold applies to the path's packets; the other algorithms
-    /// ignore the number. The initial value is 1; more than 16 count as 16.
+    /// Sets how many packets of the path (datagrams, say) carry one of the flow's packets. The flow's packet arrives
+    /// only if all of them do, so its loss counts as the loss of one of them. BBR's loss threshold holds for packets of
+    /// the path; the other algorithms ignore the number.
+    ///
+    /// - `packets`: 1 at first; more than 16 count as 16.
     pub fn set_packets_per_unit(&mut self, packets: u32) {
         match &mut self.state {
             AlgorithmState::Cubic(_) | AlgorithmState::Ledbat(_) => {}

@@ -6,9 +6,9 @@
 
 use core::time::Duration;
 
-/// State of a packet under way, by which the path is judged when it arrives or is lost.
+/// The flow's state when a packet was sent. When the packet arrives or is lost, its rate and losses follow from this.
 ///
-/// Made by [`Controller::on_sent`], kept by the caller, passed back once.
+/// [`Controller::on_sent`] makes it; the caller keeps it and passes it back once.
 ///
 /// [`Controller::on_sent`]: crate::Controller::on_sent
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -50,8 +50,8 @@ pub enum LossRule {
     Packets,
 }
 
-/// The packets of one flow that have neither arrived nor been given up, numbered in the order of sending, and the
-/// detection of losses among them.
+/// Detects losses among the packets of one flow. It holds the packets that have neither arrived nor been given up, by
+/// their numbers in the order of sending.
 ///
 /// Order of calls: [`on_sent`](Self::on_sent) for each packet; for each answer [`remove`](Self::remove), and
 /// [`on_arrival`](Self::on_arrival) unless the answer may be to an earlier sending; then [`take_lost`](Self::take_lost)
@@ -200,9 +200,13 @@ impl<T: SendRecord> LossDetector<T> {
         self.largest_arrived = self.largest_arrived.max(Some(number));
     }
 
-    /// Handles the late arrival of packet `number`, sent at `sent_at`, which had counted as lost: the path reorders
-    /// more than was known. Both thresholds grow to what was seen. With [`LossRule::Time`] (docs/spec/transfer.md) an
-    /// arrival shows less, so the time threshold grows by a quarter, once for all packets sent before it last grew.
+    /// Handles the late arrival of a packet that had counted as lost. The path reorders more than was known, so both
+    /// thresholds grow, within their limits, until this packet would not have counted as lost. Under
+    /// [`LossRule::Time`] (docs/spec/transfer.md) a late arrival shows less: the time threshold grows by a quarter of a
+    /// round trip, and only if the packet was sent after the threshold last grew.
+    ///
+    /// - `number`, `sent_at`: the packet's number, and when it was sent.
+    /// - `rtt`: the flow's round trips.
     pub fn on_late(&mut self, now: Duration, number: u64, sent_at: Duration, rtt: &Rtt) {
         let behind = self.largest_arrived.unwrap_or(0).saturating_sub(number).saturating_add(1);
         self.packet_threshold = self.packet_threshold.max(behind).min(MAX_PACKET_THRESHOLD);

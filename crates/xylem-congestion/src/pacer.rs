@@ -30,8 +30,10 @@ impl Pacer {
         self.debt += bytes as f64;
     }
 
-    /// Charges bytes that are sent elsewhere; negative credits bytes that are not. The resulting debt is at most `most`
-    /// bytes.
+    /// Charges bytes that another layer sends, such as a link's repairs.
+    ///
+    /// - `bytes`: bytes that it sends; negative for bytes that were charged and are not sent after all.
+    /// - `most`: the charge raises the debt to this many bytes at most.
     pub fn charge(&mut self, bytes: i64, most: u64) {
         self.debt = (self.debt + bytes as f64).clamp(0.0, self.debt.max(most as f64));
     }

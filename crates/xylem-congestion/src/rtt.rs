@@ -52,8 +52,11 @@ pub struct Rtt {
 }
 
 impl Rtt {
-    /// Adds one unambiguous sample (Karn: never one of a packet sent twice). `ack_delay` is the delay that the other
-    /// side reports for its answer: zero if it reports none, and no more than it may.
+    /// Adds one unambiguous sample (Karn: never one of a packet sent twice).
+    ///
+    /// - `rtt`: time from sending to the acknowledgement's arrival.
+    /// - `ack_delay`: how long the other side reports that it delayed the acknowledgement; zero without a report. The
+    ///   caller limits it to the delay that the other side may use.
     pub fn sample(&mut self, rtt: Duration, ack_delay: Duration) {
         let (rtt, ack_delay) = (nanos(rtt), nanos(ack_delay));
         self.latest = rtt;

@@ -14,8 +14,7 @@
 //! It departs from the draft as follows:
 //!
 //! - Explicit marks, which the draft leaves open, bound the rate in a round as losses do. They end startup or a probe
-//!   at
-//!   once, since a mark is never random.
+//!   at once, since a mark is never random.
 //! - A queue that stays ends startup before losses do (`startup`).
 //! - A round with losses that ends without a queue bounds nothing.
 //! - The loss threshold holds for the path's packets, of which one of our packets may take several.
