@@ -106,13 +106,13 @@ pub struct GetOptions {
     pub ticket: Ticket,
     /// How to save the result.
     pub save: SaveOptions,
-    /// Peers to ask instead of the ticket's own addresses. Empty: those.
+    /// Peers to ask instead of the ticket's addresses; if empty, the ticket's.
     pub from: Vec<PeerAddress>,
     /// Further relays, besides the ticket's, at which to look for a sharer and to be reached while serving.
     pub relays: Vec<Relay>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
-    /// Whether to yield to all other traffic (LEDBAT++).
+    /// Whether to yield to all other traffic (LEDBAT++): `--low-priority` of the command.
     pub background: bool,
     /// Options of encrypted links.
     pub links: LinkOptions,

@@ -33,7 +33,7 @@ pub enum ReaderError {
     /// Failures of the store.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
-    /// The listing could not be read.
+    /// The listing could not be read: its bytes did not arrive in time.
     #[error("cannot read the listing: {0}")]
     Unread(io::Error),
     /// The system starts no more threads.

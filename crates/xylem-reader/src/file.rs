@@ -42,7 +42,7 @@ impl File {
         self.size
     }
 
-    /// Reads `len` bytes from `offset` on, fewer only at the file's end, and passes them to `done`. If they are stored,
+    /// Reads `len` bytes from `offset` on, or fewer where the file ends, and passes them to `done`. If they are stored,
     /// `done` is called before this returns; else later, on the fetching thread. `done` should not block that thread.
     pub fn read_then(
         &self,

@@ -6,7 +6,8 @@
 //! each time that it is read back. One thread owns the sockets; any number of others may read.
 //!
 //! A reader does not write results under names ([`xylem_node::get`]), serve other peers ([`xylem_node::share`]), or
-//! know of mount points. `xylem mount` is a reader behind FUSE. The Python package `xylem` wraps all three.
+//! know of mount points. `xylem mount` is a reader behind FUSE. The Python package `xylem` wraps `get`, `share`,
+//! `verify` and [`Reader`].
 //!
 //! # What to call
 //!
@@ -18,9 +19,11 @@
 //! | the same in a program on tokio | `AsyncFile`, with the feature `tokio` | |
 //! | compare files on disk | [`xylem_node::verify`] | |
 //!
-//! Each is one blocking call. It takes a [`Stop`](xylem_library::Stop) by which another thread ends it, reports
-//! [`Event`](xylem_node::Event)s while it runs, and returns an error that names the party that has to act
-//! ([`xylem_library::Failure`]). It prints nothing, handles no signals, and leaves no thread behind.
+//! `share`, `get` and `verify` block until they end, and leave no thread behind. [`Reader::open`] blocks until the
+//! publication is open. A `Reader` has one thread until it is dropped; reads of its files then fail where they need a
+//! peer. Each call takes a [`Stop`](xylem_library::Stop) by which another thread ends it, reports
+//! [`Event`](xylem_node::Event)s, and returns an error that names the party that has to act
+//! ([`xylem_library::Failure`]). None prints anything or handles signals.
 //!
 //! ```no_run
 //! use std::io::{Read, Seek, SeekFrom};

@@ -35,13 +35,13 @@ pub struct Options {
     /// Whether content of files is stored. A program that reads each file once does not need that. A listing is stored
     /// in any case.
     pub keep: bool,
-    /// Peers to ask instead of the ticket's own addresses. Empty: those.
+    /// Peers to ask instead of the ticket's addresses; if empty, the ticket's.
     pub from: Vec<PeerAddress>,
     /// Further relays, besides the ticket's, at which to look for a sharer.
     pub relays: Vec<Relay>,
     /// Bytes per second at most.
     pub limit_rate: Option<u64>,
-    /// Whether to yield to all other traffic (LEDBAT++).
+    /// Whether to yield to all other traffic (LEDBAT++): `--low-priority` of the command.
     pub background: bool,
     /// Options of encrypted links.
     pub links: LinkOptions,
@@ -116,8 +116,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Reader {
     /// Opens the publication that a ticket names: fetches its signed manifest, and the listing of a directory. Both are
-    /// stored, so that content that was read once can be read again without a peer. Until `stop` is raised or the
-    /// reader is dropped, `on_event` gets events, on a thread of the reader's.
+    /// stored. Stored content can be read later without a peer ([`Options::keep`]). Until `stop` is raised or the
+    /// reader is dropped, the reader's thread calls `on_event` with events.
     ///
     /// # Errors
     /// See [`ReaderError`].
@@ -275,7 +275,8 @@ impl Reader {
         Ok(self.listed(listing, number)?.filter(|item| item.entry.path == path))
     }
 
-    /// The first entry in a folder (empty: the publication itself) with the number `from` or a higher one.
+    /// The first direct entry of `folder` whose number is `from` or higher; `None` if there is none. An empty `folder`
+    /// is the top of the publication.
     ///
     /// # Errors
     /// As [`Reader::item`].

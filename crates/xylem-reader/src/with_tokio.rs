@@ -10,14 +10,13 @@ use tokio::io::{AsyncRead, AsyncSeek, ReadBuf};
 
 use crate::file::File;
 
-/// Most bytes that one read returns. Stored bytes are read and proven by the caller, which holds up a runtime's thread
-/// for a fraction of a millisecond.
+/// Most bytes that one read returns. The calling task reads and proves stored bytes itself, which occupies a thread of
+/// its runtime for a fraction of a millisecond.
 const MAX_READ: usize = 256 << 10;
 
-/// A [`File`] that is [`AsyncRead`] and [`AsyncSeek`]. A pending read needs no polling and no runtime: the reader's
-/// thread wakes the caller. A read that is dropped midway is fetched and stored all the same.
-///
-/// Stored bytes are read from disk by the task itself.
+/// A [`File`] that is [`AsyncRead`] and [`AsyncSeek`]. The calling task reads stored bytes from disk itself. For other
+/// bytes it waits without polling, in any runtime: the reader's thread fetches them and wakes the task. Bytes of a read
+/// that is dropped before its end are still fetched and stored.
 #[derive(Debug)]
 pub struct AsyncFile {
     file: File,
