@@ -2,7 +2,7 @@
 //!
 //! Each strategy suppresses an Interest if the same one was sent shortly before: within 10 ms, twice as long after each
 //! repeated sending, up to 250 ms (NFD's exponential retransmission suppression). Best-route, random and ASF apply this
-//! per entry, multicast and access per next hop.
+//! per entry; multicast, access and self-learning per next hop.
 
 use xylem_packet::{Interest, NackReason};
 

@@ -6,9 +6,11 @@
 //! congestion control: the program that asks for data drives the rate and asks again. Streams beside them
 //! ([`Endpoint::open_stream`]) have all of that.
 //!
-//! The endpoint is sans-io. Bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go to one
-//! that it writes ([`Endpoint::poll_transmit`]); time is passed in, and randomness comes from a seed. docs/spec/link.md
-//! specifies the wire format; docs/threat-model.md states what observers learn.
+//! The endpoint is sans-io. Bytes come from a socket that the caller reads ([`Endpoint::handle_datagram`]) and go to
+//! one that it writes ([`Endpoint::poll_transmit`]); randomness comes from a seed. Time is passed in: after
+//! `poll_transmit` has given `None`, call [`Endpoint::handle_timeout`] at the time that [`Endpoint::poll_timeout`]
+//! returns. `tests/sim` runs endpoints under virtual time. docs/spec/link.md specifies the wire format;
+//! docs/threat-model.md states what observers learn.
 //!
 //! The flow of bytes out: [`Endpoint::send`] → queue (coalesce, fragment) → frames
 //! → `Sealer` → datagram; and in: datagram → routing by connection id → `Opener` →

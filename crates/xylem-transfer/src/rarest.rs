@@ -16,7 +16,7 @@ const COUNT_LIFETIME: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(crate) struct BlockRarity {
     counts: Vec<u8>,
-    /// The version of [`TransferPeers`](crate::peers::Peers) that was counted. `None`: nothing is counted yet.
+    /// The version of [`TransferPeers`](crate::peers::TransferPeers) that was counted. `None`: nothing is counted yet.
     version: Option<u64>,
     counted_at: Duration,
 }

@@ -22,7 +22,7 @@ const MAX_EARLY: usize = 16 * 1024;
 /// Which end of a connection this is.
 #[derive(Clone, Debug)]
 pub(super) enum CarrierRole {
-    /// The end that dialled. `host`: the server's host, as HTTP names it.
+    /// The end that dialled. `authority`: the server's host and port, as HTTP names them.
     Client {
         authority: String,
     },

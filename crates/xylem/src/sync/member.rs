@@ -29,9 +29,9 @@ mod taking;
 use hearing::UnsavedState;
 use taking::ApplyState;
 
-/// Scan the folder after this long without a further change,
+/// Scan the folder after this long without a change.
 const QUIET: Duration = Duration::from_millis(50);
-/// or after this long in any case.
+/// Scan the folder at the latest this long after the first change.
 const BUSY: Duration = Duration::from_secs(1);
 
 /// When to scan a folder that has changed now. Each change delays the scan, up to [`BUSY`] after the first one.
