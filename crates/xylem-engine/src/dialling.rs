@@ -74,6 +74,9 @@ impl Engine {
         face.scope = scope;
         face.persistency = persistency;
         face.last_received = now;
+        if let PeerAddress::Udp(_) = peer {
+            face.set_datagrams();
+        }
         self.net.faces.insert(id, face);
         tracing::debug!(face = %id, %peer, ?persistency, "dialling");
         match self.connect(id, peer) {
@@ -113,6 +116,8 @@ impl Engine {
             }
             PeerAddress::Udp(address) => {
                 let socket = self.udp_socket_for(*address)?;
+                let local = self.net.udp_sockets[socket].local();
+                self.note_local(id, FaceUri::Udp(endpoint(local)));
                 // This end has chosen the address, so it counts as proven.
                 Transport::Udp { socket, remote: *address, unproven: None }
             }
@@ -154,8 +159,18 @@ impl Engine {
         Ok(self.net.udp_sockets.len() - 1)
     }
 
+    /// Records the address of this end of a dialled face.
+    fn note_local(&mut self, id: FaceId, local: FaceUri) {
+        if let Some(face) = self.net.faces.get_mut(id) {
+            face.local = local;
+        }
+    }
+
     fn connect_tcp(&mut self, id: FaceId, to: SocketAddr) -> io::Result<Transport> {
         let stream = TcpStream::connect(to)?;
+        if let Ok(local) = stream.local_addr() {
+            self.note_local(id, FaceUri::Tcp(endpoint(local)));
+        }
         self.open(id, |token, poll| {
             let stream = PacketStream::new(StreamSocket::Tcp(stream), token, false, poll)?;
             Ok(Transport::Stream(Box::new(stream)))

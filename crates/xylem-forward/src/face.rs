@@ -155,6 +155,8 @@ pub struct FaceEntry {
     useless: RateAccount,
     /// The number of the last Data sent without a token; see `on_data`.
     pub(crate) served: u64,
+    /// The number of its routes.
+    pub(crate) routes: u32,
 }
 
 impl Default for FaceEntry {
@@ -178,6 +180,7 @@ impl FaceEntry {
             arrival: 0,
             useless: RateAccount::default(),
             served: 0,
+            routes: 0,
         }
     }
 

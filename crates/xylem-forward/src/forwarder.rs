@@ -107,8 +107,9 @@ impl<S: Storage> Forwarder<S> {
         if let Some(number) = self.faces.number(face) {
             while self.release_oldest_of(self.faces.now, number) {}
             self.removed_counters += self.counters(face).unwrap_or_default();
+            let routes = self.faces.get(number).map_or(0, |face| face.routes);
             self.faces.remove(number);
-            self.remove_routes_over(face);
+            self.remove_routes_over(face, routes);
             self.announcements.forget(face);
         }
     }

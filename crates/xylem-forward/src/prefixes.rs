@@ -125,6 +125,11 @@ where
         self.table.ids()
     }
 
+    /// The lowest number of an entry that is `from` or higher.
+    pub(crate) fn first_from(&self, from: u32) -> Option<u32> {
+        self.table.first_from(from)
+    }
+
     /// The prefix of an entry, copied into `buffer`.
     pub(crate) fn name_of<'b>(&self, id: u32, buffer: &'b mut impl Flat<u8>) -> NameRef<'b> {
         let read = self.names.read(&self.table.get(id).name, buffer);

@@ -7,7 +7,11 @@
 //! check.
 
 #[cfg(feature = "alloc")]
-use alloc::{boxed::Box, collections::BTreeMap, vec::Vec};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, BTreeSet},
+    vec::Vec,
+};
 
 use xylem_packet::NameRef;
 
@@ -27,6 +31,9 @@ type Announced = (FaceId, Box<[u8]>);
 pub(crate) struct Announcements {
     #[cfg(feature = "alloc")]
     by_prefix: BTreeMap<Box<[u8]>, Vec<Announced>>,
+    /// The prefixes that each face announces, so that a face that ends finds its own alone.
+    #[cfg(feature = "alloc")]
+    by_face: BTreeSet<(FaceId, Box<[u8]>)>,
 }
 
 impl Announcements {
@@ -63,10 +70,24 @@ impl Announcements {
     /// Removes a face's announcements.
     #[cfg(feature = "alloc")]
     pub(crate) fn forget(&mut self, face: FaceId) {
-        self.by_prefix.retain(|_, of_prefix| {
+        let is_its = |(other, _): &&(FaceId, Box<[u8]>)| *other == face;
+        let first = (face, Box::default());
+        while let Some((_, prefix)) =
+            self.by_face.range(first.clone()..).next().filter(is_its).cloned()
+        {
+            self.remove(&prefix, face);
+        }
+    }
+
+    #[cfg(feature = "alloc")]
+    fn remove(&mut self, prefix: &[u8], face: FaceId) {
+        if let Some(of_prefix) = self.by_prefix.get_mut(prefix) {
             of_prefix.retain(|(other, _)| *other != face);
-            !of_prefix.is_empty()
-        });
+            if of_prefix.is_empty() {
+                self.by_prefix.remove(prefix);
+            }
+        }
+        self.by_face.remove(&(face, prefix.into()));
     }
 
     #[cfg(not(feature = "alloc"))]
@@ -81,17 +102,12 @@ impl Forwarder<crate::Heap> {
         self.unset_announcement(prefix, face);
         let of_prefix = self.announcements.by_prefix.entry(prefix.value().into()).or_default();
         of_prefix.push((face, announcement.into()));
+        self.announcements.by_face.insert((face, prefix.value().into()));
     }
 
     /// Removes such an announcement.
     pub fn unset_announcement(&mut self, prefix: NameRef<'_>, face: FaceId) {
-        let by_prefix = &mut self.announcements.by_prefix;
-        if let Some(of_prefix) = by_prefix.get_mut(prefix.value()) {
-            of_prefix.retain(|(other, _)| *other != face);
-            if of_prefix.is_empty() {
-                by_prefix.remove(prefix.value());
-            }
-        }
+        self.announcements.remove(prefix.value(), face);
     }
 
     /// Number of stored announcements.

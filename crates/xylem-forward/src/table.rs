@@ -158,6 +158,11 @@ impl<E: Default, S: Slots<TableSlot<E>>, B: Flat<u32>> SlotTable<E, S, B> {
         (0..self.slots.len() as u32).filter(|id| self.slots.at(*id as usize).live)
     }
 
+    /// The lowest number of an entry that is `from` or higher.
+    pub(crate) fn first_from(&self, from: u32) -> Option<u32> {
+        (from..self.slots.len() as u32).find(|id| self.slots.at(*id as usize).live)
+    }
+
     /// Doubles the buckets, if there is memory for them.
     #[cold]
     fn grow(&mut self) {

@@ -5,11 +5,13 @@
 mod common;
 
 use common::serving::{Serving, certificate, run};
-use common::{Node, assert_exit, file, stderr, text, until};
+use common::{Node, assert_exit, file, noise, stderr, text, until};
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
-use xylem_packet::{ContentType, DataBuilder, Name};
+use std::time::Duration;
+use xylem_packet::link_service::{LinkService, LinkServiceConfig};
+use xylem_packet::{ContentType, DataBuilder, InterestBuilder, Name, Packet};
 use xylem_trust::Signer;
 
 /// With anchors a node accepts no digest as a signature: `put` registers with the key that it signs with. The node
@@ -117,6 +119,46 @@ fn a_face_to_a_refused_port_is_not_made() {
     let there = TcpListener::bind("127.0.0.1:0").unwrap();
     let uri = format!("tcp4://{}", there.local_addr().unwrap());
     assert_exit(&run(dir, &["ndn", "ctl", "--at", &at, "face", "create", &uri]), 0);
+}
+
+/// As a face that the other end has made.
+#[test]
+fn a_udp_face_made_by_command_sends_long_packets_in_fragments() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let node = Node::start(dir, "");
+    let at = node.at("unix").to_owned();
+    let neighbor = UdpSocket::bind("127.0.0.1:0").unwrap();
+    neighbor.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let uri = format!("udp4://{}", neighbor.local_addr().unwrap());
+    let ctl = |args: &[&str]| run(dir, &[&["ndn", "ctl", "--at", &at], args].concat());
+    assert_exit(&ctl(&["face", "create", &uri, "--mtu", "1400"]), 0);
+    let list = String::from_utf8(ctl(&["face", "list"]).stdout).unwrap();
+    let face = list.lines().find(|line| line.contains(&uri)).expect("it is listed");
+    assert!(face.contains("mtu 1400") && !face.contains("null://"), "{face}");
+    let content = noise(4_000, 1);
+    let source = file(dir, "long", &content);
+    let put = ["ndn", "put", "/a/long", text(&source), "--one", "--at", &at];
+    let _serving = Serving::start(dir, &put);
+    until("the packet", || run(dir, &["ndn", "peek", "/a/long", "--at", &at]).status.success());
+
+    let name: Name = "/a/long".parse().unwrap();
+    let mut interest = Vec::new();
+    InterestBuilder::new(name.as_ref()).nonce([1; 4]).encode(&mut interest).unwrap();
+    let to = node.at("udp4").strip_prefix("udp4://").unwrap();
+    neighbor.send_to(&interest, to).unwrap();
+    let mut link_service = LinkService::new(LinkServiceConfig::default());
+    let mut buffer = [0; 9_000];
+    let received = loop {
+        let length = neighbor.recv(&mut buffer).expect("the next fragment");
+        assert!(length <= 1_400, "{length}");
+        let received = link_service.receive(Duration::ZERO, &buffer[..length]).unwrap();
+        if let Some(received) = received {
+            break received.packet.to_vec();
+        }
+    };
+    let Ok(Packet::Data(data)) = Packet::decode(&received) else { panic!("{received:?}") };
+    assert!(data.content() == content);
 }
 
 /// A key file as NDNd writes it, with a key of this DER. Its signature is not checked so early.

@@ -92,7 +92,10 @@ impl EngineFace {
         local: FaceUri,
     ) -> Self {
         Self {
-            link_service: LinkService::new(link_service_config(&transport)),
+            link_service: LinkService::new(link_service_config(matches!(
+                transport,
+                Transport::Udp { .. } | Transport::Multicast(_)
+            ))),
             transport,
             peer: None,
             address,
@@ -110,6 +113,17 @@ impl EngineFace {
         }
     }
 
+    /// Sends packets to a UDP peer, in fragments where they are too long, as soon as there is a socket for it.
+    pub fn set_datagrams(&mut self) {
+        self.link_service.set_config(link_service_config(true));
+    }
+
+    /// Whether packets leave in datagrams of a limited size, of this or of the next connection.
+    #[must_use]
+    pub fn is_datagram(&self) -> bool {
+        self.link_service.config().fragmentation
+    }
+
     /// Bytes that wait here for the other end to read, without those in the kernel.
     pub fn unsent(&self) -> usize {
         match &self.transport {
@@ -120,8 +134,7 @@ impl EngineFace {
 }
 
 /// Only datagrams have a size that a packet may exceed: NFD reads no longer ones.
-fn link_service_config(transport: &Transport) -> LinkServiceConfig {
-    let datagrams = matches!(transport, Transport::Udp { .. } | Transport::Multicast(_));
+fn link_service_config(datagrams: bool) -> LinkServiceConfig {
     LinkServiceConfig {
         mtu: if datagrams { MAX_PACKET } else { MAX_FRAME },
         fragmentation: datagrams,

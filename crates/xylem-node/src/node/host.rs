@@ -106,7 +106,7 @@ impl ManagementHost for ManagedEngine<'_> {
             scope: face.scope,
             persistency: face.persistency,
             link_type: face.link_type,
-            mtu: is_datagram(face).then_some(link_service.mtu as u64),
+            mtu: face.is_datagram().then_some(link_service.mtu as u64),
             flags: flag(link_service.local_fields, types::FLAG_LOCAL_FIELDS)
                 | flag(link_service.reliability, types::FLAG_LP_RELIABILITY)
                 | flag(marks, types::FLAG_CONGESTION_MARKING),
@@ -141,7 +141,7 @@ impl ManagedEngine<'_> {
         };
         let mut link_service = *face.link_service.config();
         if let Some(mtu) = parameters.mtu {
-            if !is_datagram(face) {
+            if !face.is_datagram() {
                 return Err(unacceptable("only a datagram face has an MTU"));
             }
             if mtu < MIN_MTU as u64 {
@@ -181,10 +181,6 @@ impl ManagedEngine<'_> {
         }
         Ok(())
     }
-}
-
-fn is_datagram(face: &EngineFace) -> bool {
-    matches!(face.transport, Transport::Udp { .. } | Transport::Multicast(_))
 }
 
 fn unacceptable(text: &str) -> CommandRefusal {
