@@ -24,6 +24,9 @@ use stretch::BufferedFile;
 
 /// Bytes of content in a segment, by convention of NDN programs.
 pub const SEGMENT_SIZE: usize = 8000;
+/// FreshnessPeriod of a signed report that there is no such segment. A client that asks for a prefix can get the report
+/// from a cache instead of the object (python-ndn's catchunks), so it is stale almost at once.
+const REFUSAL_FRESHNESS_MS: u64 = 10;
 
 /// How to segment and sign the content.
 #[derive(Clone, Debug)]
@@ -281,7 +284,7 @@ impl Producer {
             self.packet.clear();
             let builder = DataBuilder::new(asked)
                 .content_type(ContentType::NACK)
-                .freshness_ms(self.freshness_ms)
+                .freshness_ms(REFUSAL_FRESHNESS_MS)
                 .final_block_id(Component::segment(self.last));
             if self.signer.data(builder, &[], &mut self.packet).is_ok()
                 && self.send(interest, token, outbox)
@@ -435,6 +438,7 @@ mod tests {
             assert_eq!((nack, data.meta().content_type), (None, ContentType::NACK), "{missing}");
             assert_eq!(data.name().to_string(), format!("/o/v=7/{missing}"));
             assert_eq!(data.meta().final_block_id, Some(Component::segment(2)));
+            assert!(data.meta().freshness_ms <= 10, "the report would hide the object");
             xylem_trust::Verifier::digest_sha256().data(&data).unwrap();
         }
         // Another producer may have these.

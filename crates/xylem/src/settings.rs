@@ -188,6 +188,7 @@ struct NodeTable {
     interests_per_second: Option<u32>,
     pit_quota: Option<usize>,
     pit_capacity: Option<usize>,
+    max_routes: Option<usize>,
     tls_certificate: Option<PathBuf>,
     tls_key: Option<PathBuf>,
     cs_packets: Option<usize>,
@@ -259,6 +260,7 @@ impl NodeTable {
             config.prove = prove(&who)?;
         }
         set(&mut config.pit_capacity, self.pit_capacity);
+        set(&mut config.max_routes, self.max_routes);
         set(&mut config.cs_packets, self.cs_packets);
         set(&mut config.cs_bytes, self.cs_bytes);
         set(&mut config.cs_directory_bytes, self.cs_directory_bytes);
@@ -373,6 +375,7 @@ mod tests {
             interests_per_second = 100
             pit_quota = 10
             pit_capacity = 1000
+            max_routes = 50
             tls_certificate = "/etc/xylem/chain.pem"
             tls_key = "/etc/xylem/key.pem"
             cs_packets = 3
@@ -412,6 +415,7 @@ mod tests {
         assert_eq!(config.prove, Prove::Nobody);
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
+        assert_eq!(config.max_routes, 50);
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
         assert_eq!(config.cs_directory_bytes, 9);
         assert!(config.certificate.is_some());
@@ -447,6 +451,7 @@ mod tests {
         let shown = read(&sample_in_force()).unwrap();
         assert_eq!((shown.max_faces, shown.idle), (usual.max_faces, usual.idle));
         assert_eq!((shown.accept_open, usual.accept_open), (false, false));
+        assert_eq!(shown.max_routes, usual.max_routes);
         assert_eq!(shown.prove, usual.prove);
         assert_eq!((shown.cs_packets, shown.cs_bytes), (usual.cs_packets, usual.cs_bytes));
         assert_eq!(shown.cs_directory_bytes, usual.cs_directory_bytes);
@@ -491,6 +496,7 @@ mod tests {
                 interests_per_second,
                 pit_quota,
                 pit_capacity,
+                max_routes,
                 tls_certificate,
                 tls_key,
                 cs_packets,

@@ -38,6 +38,8 @@ pub struct NodeConfig {
     pub regions: Vec<Name>,
     /// Most pending Interests.
     pub pit_capacity: usize,
+    /// Most routes, by the operator, by commands and by announcements together. One takes some 300 bytes.
+    pub max_routes: usize,
     /// Most cached packets.
     pub cs_packets: usize,
     /// Most bytes of cached packets.
@@ -118,6 +120,7 @@ impl NodeConfig {
             strategies: Vec::new(),
             regions: Vec::new(),
             pit_capacity: 1 << 20,
+            max_routes: 1 << 20,
             cs_packets: 65_536,
             cs_bytes: 64 << 20,
             cs_directory: None,

@@ -107,6 +107,7 @@ impl NodeSetup {
 
         let mut forwarding = xylem_forward::ForwarderConfig::default();
         forwarding.pit_capacity = config.pit_capacity;
+        forwarding.max_routes = config.max_routes;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
         let mut forwarder = Forwarder::new(forwarding, ForwarderSeed::from_random(keys::random()?));
@@ -370,7 +371,8 @@ fn management_settings(
     // A client may sign as soon as it learns that the node listens. Its time must be later than the guard's beginning.
     std::thread::sleep(Duration::from_millis(1));
     let readvertise = config.readvertise;
-    let mut settings = ManagementConfig { guard, readvertise, ..Default::default() };
+    let max_routes = config.max_routes;
+    let mut settings = ManagementConfig { guard, max_routes, readvertise, ..Default::default() };
     if !config.anchors.is_empty() {
         settings.localhost = CommandTrust::Anchors(anchors()?);
     }
