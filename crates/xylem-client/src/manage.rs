@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use xylem_mgmt::client::{self as protocol, Dataset};
 use xylem_mgmt::{
-    ControlParameters, CsStatus, Entry, FaceQueryFilter, FaceStatus, FaceUri, FibEntry,
-    GeneralStatus, PrefixAnnouncement, RibEntry, StrategyChoice, read_entries,
+    ChannelStatus, ControlParameters, CsStatus, Entry, FaceQueryFilter, FaceStatus, FaceUri,
+    FibEntry, GeneralStatus, PrefixAnnouncement, RibEntry, StrategyChoice, read_entries,
 };
 use xylem_packet::{Data, Interest, NameRef};
 use xylem_trust::{CommandStamp, Signer, TrustPolicy, ValidityPeriod};
@@ -124,10 +124,22 @@ impl<'a, D: Driver> Manager<'a, D> {
         &mut self,
         parameters: &ControlParameters,
     ) -> Result<ControlParameters, D::Error> {
+        self.create_face(parameters).map(|(_, face)| face)
+    }
+
+    /// As [`Self::face_to`], and whether the face is a new one. An existing face stays as it is, whatever the parameters.
+    ///
+    /// # Errors
+    /// As for [`Self::command`].
+    pub fn create_face(
+        &mut self,
+        parameters: &ControlParameters,
+    ) -> Result<(bool, ControlParameters), D::Error> {
         let answer = self.send_command("faces", "create", parameters)?;
         match (answer.code, answer.parameters.face_id) {
-            // 409: there is such a face already; the answer names it.
-            (SUCCESS | 409, Some(_)) => Ok(answer.parameters),
+            (SUCCESS, Some(_)) => Ok((true, answer.parameters)),
+            // There is such a face already; the answer names it.
+            (409, Some(_)) => Ok((false, answer.parameters)),
             _ => Err(answer.refused("faces", "create").into()),
         }
     }
@@ -152,6 +164,14 @@ impl<'a, D: Driver> Manager<'a, D> {
             Some(filter) => Dataset::faces(self.local, filter),
         };
         self.entries(dataset, "faces")
+    }
+
+    /// Dataset `faces/channels`: the sockets that accept new faces.
+    ///
+    /// # Errors
+    /// As for [`Self::send_command`].
+    pub fn channels(&mut self) -> Result<Vec<ChannelStatus>, D::Error> {
+        self.entries(Dataset::new(self.local, "faces", "channels"), "faces/channels")
     }
 
     /// Dataset `fib/list`.

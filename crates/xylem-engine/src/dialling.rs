@@ -14,7 +14,7 @@ use super::beside::ANSWERS;
 use super::listening::scope_of;
 use super::{Engine, EngineEvent, Network};
 use crate::faces::{EngineFace, Transport};
-use xylem_library::reachable::PeerAddress;
+use xylem_library::reachable::{PeerAddress, endpoint};
 use xylem_sockets::CarrierDial;
 use xylem_sockets::WebSocketFace;
 use xylem_sockets::{PacketStream, StreamSocket};

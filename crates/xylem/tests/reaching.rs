@@ -110,6 +110,7 @@ fn share_reports_its_relay_and_get_reports_its_way() {
 #[cfg(target_os = "linux")]
 mod namespaces {
     use super::*;
+    use std::fs;
     use std::io::{BufRead, BufReader};
     use std::process::{Child, Command};
 

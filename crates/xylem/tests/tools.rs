@@ -348,7 +348,20 @@ fn ctl_shows_and_changes_the_node() {
     let face = made["face"].as_u64().expect("a number");
     assert_eq!(made["uri"], "udp4://127.0.0.1:9");
     let again = ctl(&["face", "create", "udp4://127.0.0.1:9"]);
-    assert_eq!(event(&again, "changed")["face"].as_u64(), Some(face));
+    let again = event(&again, "changed");
+    assert_eq!((again["face"].as_u64(), &again["what"]), (Some(face), &"face-exists".into()));
+    // What a face can have is changed, whether the face is named or to be made.
+    let number = face.to_string();
+    ctl(&["face", "create", "udp4://127.0.0.1:9", "--mtu", "1400"]);
+    ctl(&["face", "update", &number, "--persistency", "permanent", "--reliability", "on"]);
+    let shown = ctl(&["face", "show", "udp4://127.0.0.1:9"]);
+    let shown = event(&shown, "face");
+    assert_eq!((shown["face"].as_u64(), shown["mtu"].as_u64()), (Some(face), Some(1400)));
+    assert_eq!((&shown["persistency"], &shown["reliability"]), (&"permanent".into(), &true.into()));
+    assert!(shown["local"].as_str().unwrap().starts_with("udp4://"), "{shown}");
+    let channels = ctl(&["channel", "list"]);
+    let unix = |channel: &Value| channel["local"].as_str().unwrap().starts_with("unix://");
+    assert!(channels.iter().any(unix), "{channels:?}");
     ctl(&["route", "add", "/r/a", "udp://127.0.0.1:9", "--cost", "7"]);
     let routes = ctl(&["route", "list", "/r/a"]);
     let route = event(&routes, "route");
@@ -365,6 +378,8 @@ fn ctl_shows_and_changes_the_node() {
     let chosen = ctl(&["strategy", "list"]);
     let of_r = chosen.iter().find(|e| e["prefix"] == "/r").expect("it was set");
     assert!(of_r["strategy"].as_str().unwrap().contains("/multicast"), "{of_r}");
+    let shown = ctl(&["strategy", "show", "/r/a/b"]);
+    assert_eq!(&event(&shown, "strategy")["prefix"], "/r");
     ctl(&["strategy", "unset", "/r"]);
     assert!(ctl(&["strategy", "list"]).iter().all(|e| e["prefix"] != "/r"));
     ctl(&["cs", "config", "--capacity", "77", "--admit", "off"]);

@@ -1,37 +1,87 @@
 //! Sends commands to a forwarder and reports their results.
 
-use super::{FaceCreate, Manager, NextHopArg, PersistencyArg, RouteAdd, Switch, show};
+use super::{
+    FaceCreate, FaceProperties, Manager, NextHopArg, PersistencyArg, RouteAdd, Switch, show,
+};
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use serde::Serialize;
-use xylem_mgmt::types::{CS_ADMIT, CS_SERVE, ROUTE_CAPTURE, ROUTE_CHILD_INHERIT};
+use xylem_mgmt::types::{
+    CS_ADMIT, CS_SERVE, FLAG_CONGESTION_MARKING, FLAG_LP_RELIABILITY, ROUTE_CAPTURE,
+    ROUTE_CHILD_INHERIT,
+};
 use xylem_mgmt::{ControlParameters, FaceQueryFilter};
 use xylem_packet::Name;
 
 type Changed = Result<(), CommandFailure>;
 
 pub(super) fn create_face(manager: &mut Manager<'_>, face: FaceCreate, out: &mut Out) -> Changed {
-    let persistency = face.persistency.map(|persistency| match persistency {
-        PersistencyArg::Persistent => 0,
-        PersistencyArg::OnDemand => 1,
-        PersistencyArg::Permanent => 2,
-    });
-    let made = manager.face_to(&ControlParameters {
+    let (is_new, made) = manager.create_face(&ControlParameters {
         uri: Some(canonical(face.uri)),
         local_uri: face.local,
-        mtu: face.mtu,
-        persistency,
-        ..ControlParameters::default()
+        ..face.properties.parameters()
     })?;
+    if let (false, Some(number)) = (is_new, made.face_id) {
+        if face.properties.is_empty() {
+            let what = made.persistency.map(show::persistency);
+            return done("face-exists", &made, what, out);
+        }
+        return update_face(manager, &NextHopArg::Face(number), face.properties, out);
+    }
     let what = made.persistency.map(show::persistency);
     done("face-created", &made, what, out)
 }
 
+pub(super) fn update_face(
+    manager: &mut Manager<'_>,
+    face: &NextHopArg,
+    properties: FaceProperties,
+    out: &mut Out,
+) -> Changed {
+    if properties.is_empty() {
+        let what =
+            "what is to change? Give --mtu, --persistency, --reliability or --congestion-marking";
+        return Err(CommandFailure::new(Exit::Usage, what));
+    }
+    let face_id = Some(face.number(manager)?);
+    let parameters = ControlParameters { face_id, ..properties.parameters() };
+    let changed = manager.command("faces", "update", &parameters)?;
+    done("face-updated", &changed, changed.persistency.map(show::persistency), out)
+}
+
+impl FaceProperties {
+    fn is_empty(self) -> bool {
+        let Self { persistency, mtu, reliability, congestion_marking } = self;
+        persistency.is_none() && mtu.is_none() && reliability.or(congestion_marking).is_none()
+    }
+
+    fn parameters(self) -> ControlParameters {
+        let persistency = self.persistency.map(|persistency| match persistency {
+            PersistencyArg::Persistent => 0,
+            PersistencyArg::OnDemand => 1,
+            PersistencyArg::Permanent => 2,
+        });
+        let switches = [
+            (self.reliability, FLAG_LP_RELIABILITY),
+            (self.congestion_marking, FLAG_CONGESTION_MARKING),
+        ];
+        let (mut flags, mut mask) = (0, 0);
+        for (switch, flag) in switches {
+            mask |= if switch.is_some() { flag } else { 0 };
+            flags |= if switch == Some(Switch::On) { flag } else { 0 };
+        }
+        ControlParameters {
+            mtu: self.mtu,
+            persistency,
+            flags: (mask != 0).then_some(flags),
+            mask: (mask != 0).then_some(mask),
+            ..ControlParameters::default()
+        }
+    }
+}
+
 pub(super) fn destroy_face(manager: &mut Manager<'_>, face: &NextHopArg, out: &mut Out) -> Changed {
-    let number = match face {
-        NextHopArg::Face(number) => *number,
-        NextHopArg::Uri(uri) => face_with(manager, uri)?,
-    };
+    let number = face.number(manager)?;
     let parameters = ControlParameters { face_id: Some(number), ..ControlParameters::default() };
     let gone = manager.command("faces", "destroy", &parameters)?;
     done("face-destroyed", &gone, None, out)
@@ -71,10 +121,7 @@ pub(super) fn remove_route(
     origin: u64,
     out: &mut Out,
 ) -> Changed {
-    let face = match hop {
-        NextHopArg::Face(number) => *number,
-        NextHopArg::Uri(uri) => face_with(manager, uri)?,
-    };
+    let face = hop.number(manager)?;
     let gone = manager.command(
         "rib",
         "unregister",
@@ -156,6 +203,16 @@ pub(super) fn unset_strategy(manager: &mut Manager<'_>, prefix: Name, out: &mut 
 }
 
 /// The one face whose remote end is `uri`.
+impl NextHopArg {
+    /// The face's number, which the forwarder is asked for if a URI was given.
+    pub(super) fn number(&self, manager: &mut Manager<'_>) -> Result<u64, CommandFailure> {
+        match self {
+            Self::Face(number) => Ok(*number),
+            Self::Uri(uri) => face_with(manager, uri),
+        }
+    }
+}
+
 fn face_with(manager: &mut Manager<'_>, uri: &str) -> Result<u64, CommandFailure> {
     let filter =
         FaceQueryFilter { uri: Some(canonical(uri.to_owned())), ..FaceQueryFilter::default() };

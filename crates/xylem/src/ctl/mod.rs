@@ -55,6 +55,9 @@ enum CtlCommand {
     /// Faces: the connections of the forwarder
     #[command(subcommand, arg_required_else_help = false)]
     Face(FaceCommand),
+    /// Channels: the sockets at which the forwarder accepts new faces
+    #[command(subcommand, arg_required_else_help = false)]
+    Channel(ChannelCommand),
     /// Routes: next hops for prefixes, and their origins
     #[command(subcommand, arg_required_else_help = false)]
     Route(RouteCommand),
@@ -76,13 +79,31 @@ enum FaceCommand {
         /// Only faces with this remote URI
         uri: Option<String>,
     },
-    /// Makes a face, or shows the one that exists
+    /// Shows one face
+    Show {
+        /// The face's number, or the URI of its remote end
+        face: NextHopArg,
+    },
+    /// Makes a face; one that exists is changed instead
     Create(FaceCreate),
+    /// Changes a face
+    Update {
+        /// The face's number, or the URI of its remote end
+        face: NextHopArg,
+        #[command(flatten)]
+        properties: FaceProperties,
+    },
     /// Ends a face
     Destroy {
         /// The face's number, or the URI of its remote end
         face: NextHopArg,
     },
+}
+
+#[derive(Debug, Subcommand)]
+enum ChannelCommand {
+    /// Shows all channels
+    List,
 }
 
 #[derive(Debug, Args)]
@@ -94,6 +115,13 @@ struct FaceCreate {
     #[arg(long, value_name = "URI")]
     local: Option<String>,
 
+    #[command(flatten)]
+    properties: FaceProperties,
+}
+
+/// What can be changed about a face.
+#[derive(Clone, Copy, Debug, Args)]
+struct FaceProperties {
     /// How long it lives
     #[arg(long, value_name = "HOW")]
     persistency: Option<PersistencyArg>,
@@ -101,6 +129,14 @@ struct FaceCreate {
     /// Longest frame in bytes
     #[arg(long, value_name = "BYTES")]
     mtu: Option<u64>,
+
+    /// Whether lost frames are sent again
+    #[arg(long, value_name = "ON|OFF")]
+    reliability: Option<Switch>,
+
+    /// Whether packets are marked while its queue is long
+    #[arg(long, value_name = "ON|OFF")]
+    congestion_marking: Option<Switch>,
 }
 
 /// How long a face lives.
@@ -209,11 +245,16 @@ enum Switch {
 enum StrategyCommand {
     /// Shows the strategy of each prefix
     List,
+    /// Shows the strategy that a name gets
+    Show {
+        /// The name
+        name: Name,
+    },
     /// Chooses a strategy for a prefix
     Set {
         /// The prefix
         prefix: Name,
-        /// best-route, multicast, asf, random, access, or a strategy's whole name (asf's may end in
+        /// best-route, multicast, asf, random, access, self-learning, or a strategy's whole name (asf's may end in
         /// /probing-interval~MS and /max-timeouts~N)
         strategy: StrategyName,
     },
@@ -277,10 +318,15 @@ pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit,
     match args.what {
         CtlCommand::Status => show::status(manager, out),
         CtlCommand::Face(FaceCommand::List { uri }) => show::faces(manager, uri, out),
+        CtlCommand::Face(FaceCommand::Show { face }) => show::one_face(manager, &face, out),
         CtlCommand::Face(FaceCommand::Create(face)) => change::create_face(manager, face, out),
+        CtlCommand::Face(FaceCommand::Update { face, properties }) => {
+            change::update_face(manager, &face, properties, out)
+        }
         CtlCommand::Face(FaceCommand::Destroy { face }) => {
             change::destroy_face(manager, &face, out)
         }
+        CtlCommand::Channel(ChannelCommand::List) => show::channels(manager, out),
         CtlCommand::Route(RouteCommand::List { prefix }) => {
             show::routes(manager, prefix.as_ref(), out)
         }
@@ -297,6 +343,9 @@ pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit,
             change::erase_cs(manager, prefix, count, out)
         }
         CtlCommand::Strategy(StrategyCommand::List) => show::strategies(manager, out),
+        CtlCommand::Strategy(StrategyCommand::Show { name }) => {
+            show::strategy_of(manager, &name, out)
+        }
         CtlCommand::Strategy(StrategyCommand::Set { prefix, strategy }) => {
             change::set_strategy(manager, prefix, strategy.0, out)
         }

@@ -1,7 +1,7 @@
 //! Prints the state of a forwarder: one text row per line, or one JSON object.
 
-use super::Manager;
-use crate::exit::CommandFailure;
+use super::{Manager, NextHopArg};
+use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::output::text::{bytes, duration};
 use serde::Serialize;
@@ -49,6 +49,25 @@ pub(super) fn faces(manager: &mut Manager<'_>, uri: Option<String>, out: &mut Ou
     let filter = uri.map(|uri| FaceQueryFilter { uri: Some(uri), ..FaceQueryFilter::default() });
     let found = manager.faces(filter.as_ref())?;
     found.iter().try_for_each(|face| self::face(face, out))
+}
+
+pub(super) fn one_face(manager: &mut Manager<'_>, face: &NextHopArg, out: &mut Out) -> Shown {
+    let face_id = Some(face.number(manager)?);
+    let filter = FaceQueryFilter { face_id, ..FaceQueryFilter::default() };
+    match manager.faces(Some(&filter))?.first() {
+        Some(found) => self::face(found, out),
+        None => {
+            let what = "there is no such face; `xylem ndn ctl face list` lists all";
+            Err(CommandFailure::new(Exit::Usage, what))
+        }
+    }
+}
+
+pub(super) fn channels(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
+    manager.channels()?.iter().try_for_each(|channel| match out.is_json() {
+        true => out.json(&ChannelRow { local: &channel.local_uri }),
+        false => out.line(&channel.local_uri),
+    })
 }
 
 fn face(face: &FaceStatus, out: &mut Out) -> Shown {
@@ -147,14 +166,23 @@ pub(super) fn cs(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
 }
 
 pub(super) fn strategies(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
-    for choice in manager.strategies()? {
-        let (prefix, strategy) = (choice.name.to_string(), choice.strategy.to_string());
-        match out.is_json() {
-            true => out.json(&StrategyRow { prefix: &prefix, strategy: &strategy })?,
-            false => out.line(&format!("{prefix} {strategy}"))?,
-        }
+    manager.strategies()?.iter().try_for_each(|choice| strategy(choice, out))
+}
+
+/// Shows the choice for the longest prefix of a name.
+pub(super) fn strategy_of(manager: &mut Manager<'_>, name: &Name, out: &mut Out) -> Shown {
+    let choices = manager.strategies()?;
+    let applies = |choice: &&StrategyChoice| choice.name.as_ref().is_prefix_of(name.as_ref());
+    let longest = choices.iter().filter(applies).max_by_key(|choice| choice.name.as_ref().len());
+    longest.map_or(Ok(()), |choice| strategy(choice, out))
+}
+
+fn strategy(choice: &StrategyChoice, out: &mut Out) -> Shown {
+    let (prefix, strategy) = (choice.name.to_string(), choice.strategy.to_string());
+    match out.is_json() {
+        true => out.json(&StrategyRow { prefix: &prefix, strategy: &strategy }),
+        false => out.line(&format!("{prefix} {strategy}")),
     }
-    Ok(())
 }
 
 /// `ctl status`.
@@ -250,6 +278,13 @@ impl<'a> FaceRow<'a> {
             out_bytes: face.out_bytes,
         }
     }
+}
+
+/// A row of `ctl channel list`.
+#[derive(Serialize)]
+#[serde(tag = "event", rename = "channel")]
+struct ChannelRow<'a> {
+    local: &'a str,
 }
 
 /// A row of `ctl route list`.
@@ -408,6 +443,7 @@ mod row_tests {
             admit: true,
             serve: true,
         });
+        assert_documented(&ChannelRow { local: "udp4://0.0.0.0:6363" });
         assert_documented(&StrategyRow { prefix: "/a", strategy: "/s" });
     }
 }
