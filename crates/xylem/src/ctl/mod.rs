@@ -26,7 +26,7 @@ type Manager<'a> = xylem_client::Manager<'a, Client>;
 #[derive(Debug, Args)]
 #[command(arg_required_else_help = false, after_help = concat!(
     "Examples:
-  xylem ndn ctl status                             is it there, and what has it done
+  xylem ndn ctl status                             its version and its counters
   xylem ndn ctl face list                          its faces with their counters
   xylem ndn ctl face create udp://192.0.2.7        a face to another forwarder
   xylem ndn ctl route add /alice udp://192.0.2.7   Interests under /alice go there
