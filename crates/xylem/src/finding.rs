@@ -38,7 +38,7 @@ pub(crate) struct FindArgs {
 pub(crate) struct LanArgs {
     /// Neither look for peers on the LAN nor announce anything on it [default: `lan` in the settings, else both]
     ///
-    /// Both are by mDNS, under names that change every day and that only holders of the ticket can compute, so that
+    /// Both are by mDNS, under names that change every day and that only holders of the ticket, card or code can compute, so that
     /// peers find each other even if every address in the ticket is old. Other machines on the LAN see that this
     /// machine looks for or shares something, and at which port, but not what. Peers are looked for if none at the
     /// ticket's addresses has answered for 0.1 s; nothing is announced if --listen names loopback alone.

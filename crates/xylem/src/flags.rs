@@ -1,5 +1,5 @@
 //! Flags that several verbs share: one text, one variable and one meaning each. A verb whose flag takes other values
-//! (`ndn node --listen`, `scrub --from`) defines it itself.
+//! (`ndn node --listen`, `scrub --from`), or none from a variable (`net reach --listen`), defines it itself.
 
 use crate::exit::CommandFailure;
 use crate::values::{LinkAt, listen_at, parse_rate, parse_seconds, peers};
@@ -16,13 +16,8 @@ pub(crate) struct FromArgs {
     /// HOST:PORT or KEY@HOST:PORT is an encrypted link; the same within TCP is xylem+tls://HOST[:PORT][?sni=NAME],
     /// xylem+ws://, xylem+wss:// or xylem+doh://. udp://HOST, tcp://HOST, ws://HOST (with :PORT if it is not the usual
     /// one) or unix:///PATH is an NDN forwarder. Can be repeated.
-    #[arg(
-        long,
-        value_name = "PEER",
-        env = "XYLEM_FROM",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
+    // There is no variable for it: a peer that serves one ticket makes other commands fail.
+    #[arg(long, value_name = "PEER", value_delimiter = ',')]
     pub(crate) from: Vec<PeerUri>,
 }
 
@@ -39,7 +34,7 @@ pub(crate) struct TimeoutArgs {
     /// Give up after this long without progress
     ///
     /// After this time `send` tries again, as does `witness` without --once. A read of a mounted file fails.
-    /// [default: 30; `send`, `inbox` 10; `ticket` 3; `get --wait` never]
+    /// [default: 30; `send`, `inbox`, `inbox trust` 10; `ticket` 3; `get --wait` never]
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true,
           env = "XYLEM_TIMEOUT", hide_env_values = true)]
     timeout: Option<Duration>,

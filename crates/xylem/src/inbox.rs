@@ -127,6 +127,8 @@ enum InboxCommand {
         relay: RelayArgs,
         #[command(flatten)]
         lan: LanArgs,
+        #[command(flatten)]
+        timeout: TimeoutArgs,
     },
     /// Take a name away
     Forget {
@@ -197,11 +199,13 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         Some(InboxCommand::Drop { numbers }) => {
             numbers.into_iter().try_for_each(|number| inbox.discard(number))?;
         }
-        Some(InboxCommand::Trust { name, card, from, relay, lan }) if looks_like_code(&card) => {
+        Some(InboxCommand::Trust { name, card, from, relay, lan, timeout })
+            if looks_like_code(&card) =>
+        {
             let stop = stop::on_signals()?;
             let (from, relays, lan) = (from.peers()?, relay.relays(common)?, lan.lan(common)?);
             let whom = CodeSource { from, relays, lan };
-            let told = redeem(&card, whom, args.timeout.or_seconds(10), &stop, out)?;
+            let told = redeem(&card, whom, timeout.or_seconds(10), &stop, out)?;
             let card = read(&told, FOR_A_TICKET)?;
             inbox.trust(&name, &Person::Card(Box::new(card)))?;
         }

@@ -52,13 +52,7 @@ pub(crate) struct ScrubArgs {
     /// A ticket is for the same content (or @FILE or - for one in a file or on standard input, which no other user
     /// sees), and also gives the hash of a file without records; a peer's address is as with `xylem get --from`. Can be
     /// repeated.
-    #[arg(
-        long,
-        value_name = "PEER",
-        env = "XYLEM_FROM",
-        hide_env_values = true,
-        value_delimiter = ','
-    )]
+    #[arg(long, value_name = "PEER", value_delimiter = ',')]
     from: Vec<String>,
 
     #[command(flatten)]

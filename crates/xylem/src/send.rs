@@ -31,7 +31,7 @@ const MAX_NOTE: u64 = 1 << 16;
 ///
 /// A path is shared from where it is, and the message tells the peer where to fetch it; the command ends when the peer
 /// has fetched it. If the peer is away the message waits. It is tried again while this runs, and by each later `send`,
-/// `share`, `ndn node` or `inbox`. With --via it waits at a node instead, which learns neither its content nor its sender.
+/// `share`, `ndn node` or `inbox`. With --node it waits at that node instead, which learns neither its content nor its sender.
 /// Only the message waits there: a file stays here, and the peer fetches it while this, or a `share` of it, runs.
 ///
 /// If the peer may come when this machine is off, run `xylem get TICKET --seed` on a machine that stays on, and send

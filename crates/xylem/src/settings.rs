@@ -237,6 +237,8 @@ struct StrategyTable {
     strategy: String,
 }
 
+/// The node's own prefixes, and room for some.
+const MIN_ROUTES: usize = 64;
 /// Upper limits that any machine can hold.
 const MAX_PIT: usize = 1 << 31;
 
@@ -267,6 +269,9 @@ impl NodeTable {
         config.cs_directory = self.cs_directory;
         config.interests_per_second = self.interests_per_second;
         config.pit_quota = self.pit_quota;
+        if config.max_routes < MIN_ROUTES {
+            return Err(format!("max_routes has to be {MIN_ROUTES} at least"));
+        }
         if !(1..=MAX_PIT).contains(&config.pit_capacity) {
             return Err(format!("pit_capacity has to be between 1 and {MAX_PIT}"));
         }
@@ -375,7 +380,7 @@ mod tests {
             interests_per_second = 100
             pit_quota = 10
             pit_capacity = 1000
-            max_routes = 50
+            max_routes = 500
             tls_certificate = "/etc/xylem/chain.pem"
             tls_key = "/etc/xylem/key.pem"
             cs_packets = 3
@@ -415,7 +420,7 @@ mod tests {
         assert_eq!(config.prove, Prove::Nobody);
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
-        assert_eq!(config.max_routes, 50);
+        assert_eq!(config.max_routes, 500);
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
         assert_eq!(config.cs_directory_bytes, 9);
         assert!(config.certificate.is_some());

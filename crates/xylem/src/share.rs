@@ -260,6 +260,11 @@ pub(crate) fn run(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
+    if std::env::var_os("XYLEM_KEY").is_some_and(|value| !value.is_empty()) {
+        // To sign with another key without a word would be worse.
+        let what = "XYLEM_KEY has no meaning: set XYLEM_SIGN=ed25519:FILE, or give --sign";
+        return Err(CommandFailure::new(Exit::Usage, what));
+    }
     let mut plain = resolve(&args.plain_listen)?;
     if args.plain && plain.is_empty() {
         plain.push(SocketAddr::from((Ipv4Addr::UNSPECIFIED, NDN_PORT)));

@@ -38,7 +38,7 @@ pub(crate) struct TicketArgs {
     ticket: Vec<String>,
 
     /// Ask no peer
-    #[arg(long, conflicts_with = "files")]
+    #[arg(long, conflicts_with_all = ["files", "from"])]
     offline: bool,
 
     /// List the content of the directory

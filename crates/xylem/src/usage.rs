@@ -105,6 +105,25 @@ fn verb_of(args: &[OsString]) -> clap::Command {
     verb.clone()
 }
 
+/// Options that people may know by another name: the verb (empty: any), that name, and what to type.
+const RENAMED: [(&str, &str, &str); 15] = [
+    ("node", "--relay", "xylem relay"),
+    ("get", "--background", "--low-priority"),
+    ("mirror", "--background", "--low-priority"),
+    ("get", "--at", "--since VERSION"),
+    ("send", "--at", "--to HOST:PORT"),
+    ("send", "--via", "--node HOST:PORT"),
+    ("inbox", "--from", "--node HOST:PORT"),
+    ("card", "--at", "--announce HOST:PORT"),
+    ("share", "--key", "--sign ed25519:FILE"),
+    ("share", "--keep", "--tee FILE"),
+    ("ca", "--key", "--sign key:NAME"),
+    ("put", "--announce", "--announce-prefix"),
+    ("mirror", "--check", "--repair"),
+    ("passphrase", "--remove", "--no-passphrase"),
+    ("", "--anchor", "--trust CERT"),
+];
+
 /// A hint at what to type instead, if there is one.
 fn advice(error: &clap::Error, verb: &str) -> Option<String> {
     match error.kind() {
@@ -117,11 +136,14 @@ fn advice(error: &clap::Error, verb: &str) -> Option<String> {
             let typed = grouped.or_else(|| foreign().map(str::to_owned))?;
             Some(format!("{word} is no verb of {verb}: type {typed}"))
         }
-        ErrorKind::UnknownArgument if verb == "node" => {
+        ErrorKind::UnknownArgument => {
             let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else {
                 return None;
             };
-            flag.starts_with("--relay").then(|| "node has no --relay: type xylem relay".to_owned())
+            let flag = flag.split_once('=').map_or(&**flag, |(flag, _)| flag);
+            let is_it = |(of, old, _): &&(&str, &str, &str)| *old == flag && (*of == verb || of.is_empty());
+            let (_, _, new) = RENAMED.iter().find(is_it)?;
+            Some(format!("{verb} has no {flag}: type {new}"))
         }
         ErrorKind::MissingRequiredArgument if verb == "send" => Some(
             "send needs the peer to send to; to hand a file to a person whom you tell a code, type xylem share --code FILE".to_owned(),

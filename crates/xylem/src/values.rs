@@ -71,7 +71,7 @@ fn first(ListenAt(place): &ListenAt) -> Result<SocketAddr, CommandFailure> {
 }
 
 /// Resolves the addresses at which the encrypted link is to listen.
-fn links(places: &[LinkAt]) -> Result<Vec<PeerAddress>, CommandFailure> {
+pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<PeerAddress>, CommandFailure> {
     places.iter().map(link).collect()
 }
 

@@ -53,6 +53,18 @@ fn a_machine_on_loopback_alone_is_reported_as_local_only() {
     assert!(said.ends_with("Reach: this machine only\n"), "{said}");
 }
 
+/// It is where shares listen, and one of them does.
+#[test]
+fn the_port_of_a_share_ends_no_trial_of_reach() {
+    let dir = tempfile::tempdir().unwrap();
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut command = xylem(&dir.path().join("store"));
+    command.args(["net", "reach", "--no-map"]).stdin(Stdio::null());
+    command.env("XYLEM_LISTEN", taken.local_addr().unwrap().to_string());
+    let output = finish(command);
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{}", common::stderr(&output));
+}
+
 #[test]
 fn registered_and_silent_relays_are_reported() {
     let dir = tempfile::tempdir().unwrap();

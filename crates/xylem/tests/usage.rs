@@ -56,6 +56,14 @@ fn wrong_usage_is_one_line_and_2() {
         (&["fetch", "get"], "fetch is no verb of xylem: type xylem get TICKET"),
         (&["ndn", "node", "--relay"], "type xylem relay"),
         (&["man", "node"], "type xylem man ndn node"),
+        (&["get", "xylem:a", "--background"], "get has no --background: type --low-priority"),
+        (&["mirror", "xylem:a", "s3://b", "--check"], "mirror has no --check: type --repair"),
+        (&["send", "x", "ann", "--via", "h:1"], "type --node HOST:PORT"),
+        (&["inbox", "--from=h:1"], "inbox has no --from: type --node HOST:PORT"),
+        (&["inbox", "card", "--at", "h:1"], "type --announce HOST:PORT"),
+        (&["share", "x", "--key", "k"], "type --sign ed25519:FILE"),
+        (&["ndn", "put", "/a", "x", "--announce"], "type --announce-prefix"),
+        (&["get", "/a", "--schema", "s", "--anchor", "c"], "type --trust CERT"),
         (&["get"], "<TICKET|CODE|NAME>...; see `xylem get --help`"),
         (&["get", "/a/name"], "--publisher, --key or --trust"),
         (&["get", "/a", "--insecure", "--key", "hmac:x"], "cannot be used with"),
@@ -101,6 +109,15 @@ fn wrong_usage_is_one_line_and_2() {
             assert_one_line(&output, 2, part);
         }
     }
+}
+
+/// A share that is signed by another key than its user means would be worse than none.
+#[test]
+fn a_variable_that_named_the_signing_key_ends_a_share() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut command = xylem(&["--store", dir.path().to_str().unwrap(), "share", "/nowhere"]);
+    let output = command.env("XYLEM_KEY", "/nowhere").stdin(Stdio::null()).output().unwrap();
+    assert_one_line(&output, 2, "XYLEM_SIGN=ed25519:FILE");
 }
 
 /// As with git, restic and uv, the list of verbs is printed. It goes to standard error because no help was asked for.

@@ -52,7 +52,7 @@ pub enum KeyFileError {
             max = MAX_ENTRIES)]
     TooMany(PathBuf),
     /// A secret that must exist does not.
-    #[error("{}: no such key file; leave out --key to use your own key", .0.display())]
+    #[error("{}: no such key file; leave out --sign to use your own key", .0.display())]
     NoSecret(PathBuf),
     /// A secret cannot be read.
     #[error("{}: cannot read key: {source}", path.display())]

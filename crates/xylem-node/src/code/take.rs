@@ -31,7 +31,8 @@ const GOODBYE: Duration = Duration::from_millis(500);
 pub enum TakeCodeError {
     /// There is no relay, LAN or address to ask: a number alone leads nowhere.
     #[error(
-        "no place to look for that code: give --relay URI, or --from HOST:PORT of the machine that shows it"
+        "no place to look for that code: give --relay URI, or the address of the machine that shows it \
+         (`send`: --to HOST:PORT, others: --from HOST:PORT)"
     )]
     NoWay,
     /// No peer answers.

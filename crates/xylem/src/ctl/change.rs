@@ -202,7 +202,6 @@ pub(super) fn unset_strategy(manager: &mut Manager<'_>, prefix: Name, out: &mut 
     done("strategy-unset", &unset, None, out)
 }
 
-/// The one face whose remote end is `uri`.
 impl NextHopArg {
     /// The face's number, which the forwarder is asked for if a URI was given.
     pub(super) fn number(&self, manager: &mut Manager<'_>) -> Result<u64, CommandFailure> {
@@ -213,6 +212,7 @@ impl NextHopArg {
     }
 }
 
+/// The one face whose remote end is `uri`.
 fn face_with(manager: &mut Manager<'_>, uri: &str) -> Result<u64, CommandFailure> {
     let filter =
         FaceQueryFilter { uri: Some(canonical(uri.to_owned())), ..FaceQueryFilter::default() };

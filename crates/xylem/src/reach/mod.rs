@@ -6,10 +6,10 @@ mod trying;
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::MapArgs;
-use crate::flags::ListenArgs;
 use crate::output::Out;
 use crate::relays::RelayArgs;
 use crate::stop;
+use crate::values::{LinkAt, links};
 use clap::Args;
 use trying::{ReachProbe, ReachReport, Tries, reach};
 use xylem_node::{Event, ReachWay};
@@ -36,8 +36,12 @@ pub(crate) struct ReachArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    #[command(flatten)]
-    listen: ListenArgs,
+    /// Listen for encrypted links here: HOST:PORT or PORT
+    ///
+    /// As `share --listen`. It has no variable, as what listens at the usual place makes a second program there fail.
+    /// [default: all interfaces, port 7348 or a free one]
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    listen: Vec<LinkAt>,
 
     #[command(flatten)]
     map: MapArgs,
@@ -46,7 +50,7 @@ pub(crate) struct ReachArgs {
 /// Runs `xylem net reach`.
 pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let relays = args.relay.relays(common)?;
-    let tries = Tries { listen: args.listen.places()?, relays, map_port: args.map.map(common)? };
+    let tries = Tries { listen: links(&args.listen)?, relays, map_port: args.map.map(common)? };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let mut written = Ok(());
