@@ -31,8 +31,8 @@ const GOODBYE: Duration = Duration::from_millis(500);
 pub enum TakeCodeError {
     /// There is no relay, LAN or address to ask: a number alone leads nowhere.
     #[error(
-        "no place to look for that code: give --relay URI, or the address of the machine that shows it \
-         (`send`: --to HOST:PORT, others: --from HOST:PORT)"
+        "no place to look for that code: give --relay URI, or --from HOST:PORT (`send`: --to) of the machine that \
+         shows it"
     )]
     NoWay,
     /// No peer answers.
