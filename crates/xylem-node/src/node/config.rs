@@ -38,7 +38,7 @@ pub struct NodeConfig {
     pub regions: Vec<Name>,
     /// Most pending Interests.
     pub pit_capacity: usize,
-    /// Most routes, by the operator, by commands and by announcements together. One takes some 300 bytes.
+    /// Most routes, by the operator, by commands and by announcements together. One takes some 850 bytes.
     pub max_routes: usize,
     /// Most cached packets.
     pub cs_packets: usize,
