@@ -166,6 +166,46 @@ def test_a_model_is_loaded_where_it_is(world: World) -> None:
     assert torch.load(xylem.open(share.ticket, store=world.store))["a"].sum() == 45
 
 
+def guide() -> list[str]:
+    """Return the programs in the guide's section on Python, in order."""
+    text = (Path(__file__).parents[3] / "docs" / "guide.md").read_text()
+    section = text.split("\n## The same from Python\n")[1].split("\n## ")[0]
+    return [block.split("```")[0] for block in section.split("```python\n")[1:]]
+
+
+def test_the_programs_of_the_guide_work(world: World) -> None:
+    reads, shares, gets = guide()
+    (world.at / "results").mkdir()
+    (world.at / "results" / "field.npy").write_bytes(noise(200_000, 11))
+    home = os.environ | {"HOME": str(world.at / "alice")}
+    command = [sys.executable, "-c", shares]
+    alice = subprocess.Popen(command, env=home, cwd=world.at, stdout=subprocess.PIPE, text=True)
+    try:
+        assert alice.stdout
+        ticket = alice.stdout.readline().strip()
+        assert gets.count("xylem:results…") == 2
+        program = gets.replace("xylem:results…", ticket)
+        home = os.environ | {"HOME": str(world.at / "bob")}
+        bob = subprocess.run([sys.executable, "-c", program], env=home, cwd=world.at, timeout=60)
+        assert bob.returncode == 0
+        got, source = (world.at / name / "field.npy" for name in ("copy", "results"))
+        assert got.read_bytes() == source.read_bytes()
+    finally:
+        alice.send_signal(signal.SIGINT)
+        alice.wait(20)
+
+    # A test of its own loads a model with torch.
+    reads = "\n".join(line for line in reads.splitlines() if "torch.load" not in line)
+    tables = world.at / "tables"
+    tables.mkdir()
+    numpy.save(tables / "field.npy", numpy.arange(1000))
+    program = reads.replace("torch, ", "").replace("xylem:climate…", world.share(tables).ticket)
+    program += "\nassert (table == numpy.arange(1000)).all()"
+    home = os.environ | {"HOME": str(world.at / "carol")}
+    carol = subprocess.run([sys.executable, "-c", program], env=home, cwd=world.at, timeout=60)
+    assert carol.returncode == 0
+
+
 def tamper(path: Path, at: int) -> None:
     """Change a byte, but neither size nor time."""
     before = path.stat()

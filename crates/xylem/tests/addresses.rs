@@ -48,7 +48,7 @@ fn a_ticket_names_the_addresses_that_a_person_would() {
     let dir = tempfile::tempdir().unwrap();
     let can = Command::new("unshare").args(["-n", "sh", "-c", MACHINE]).output();
     if !can.is_ok_and(|made| made.status.success()) {
-        eprintln!("SKIPPED: no right to make a network namespace, or no veth");
+        common::skipped("no right to make a network namespace, or no veth");
         return;
     }
     let source = file(dir.path(), "source", b"x");

@@ -614,7 +614,7 @@ impl Drop for Cable {
 #[test]
 fn a_code_leads_on_the_lan() {
     let Some(cable) = Cable::new() else {
-        eprintln!("SKIPPED: no right to make network namespaces");
+        common::skipped("no right to make network namespaces");
         return;
     };
     let dir = tempfile::tempdir().unwrap();

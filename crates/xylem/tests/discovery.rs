@@ -330,7 +330,7 @@ impl Drop for Killed {
 #[test]
 fn a_stale_ticket_is_good_on_the_same_lan() {
     let Some(lan) = Lan::new("dsc", 2) else {
-        eprintln!("SKIPPED: no right to make network namespaces");
+        common::skipped("no right to make network namespaces");
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -436,7 +436,7 @@ fn content_of_a_public_service_is_found_by_its_hash() {
 #[test]
 fn a_seed_is_found_on_the_same_lan() {
     let Some(lan) = Lan::new("dsd", 2) else {
-        eprintln!("SKIPPED: no right to make network namespaces");
+        common::skipped("no right to make network namespaces");
         return;
     };
     let dir = tempfile::tempdir().unwrap();
@@ -479,7 +479,7 @@ fn a_seed_is_found_on_the_same_lan() {
 #[test]
 fn the_background_node_announces_permitted_shares_on_the_lan() {
     let Some(lan) = Lan::new("dsn", 2) else {
-        eprintln!("SKIPPED: no right to make network namespaces");
+        common::skipped("no right to make network namespaces");
         return;
     };
     let dir = tempfile::tempdir().unwrap();

@@ -6,18 +6,13 @@
 mod common;
 
 use common::{
-    Share, XYLEM, assert_exit, file, finish, get, get_json, noise, stderr, sum, text, xylem,
+    Share, XYLEM, assert_exit, file, finish, get, get_json, noise, skipped, stderr, sum, text,
+    xylem,
 };
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-
-/// Writes past libtest's capture, so that a skipped test is seen.
-fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
-}
 
 fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success())
@@ -399,7 +394,7 @@ fn a_hangup_that_is_ignored_stays_so() {
     // A shell can't restore a signal that was ignored when it started, as under nohup.
     let own = signals("self", "SigIgn:") & 1 == 1;
     if own {
-        eprintln!("SIGHUP is ignored here: whether it ends what does not ignore it: SKIPPED");
+        common::skipped("SIGHUP is ignored here, so no program ends by it");
     }
     let ways = [(true, "trap '' HUP;"), (false, "")];
     for (n, verb) in verbs.into_iter().enumerate() {

@@ -147,7 +147,7 @@ fn narrow(tag: &str, narrow: &str) {
         network.open(machine, &format!("20.{v4}.0.1"));
         let only = format!("ip -4 addr flush dev eth && ip addr add {v6}/32 dev eth nodad");
         if !network.sh(machine, &only) {
-            return eprintln!("SKIPPED: no IPv6");
+            return common::skipped("no IPv6");
         }
     }
     // No datagram passes directly between the two.
@@ -446,7 +446,7 @@ fn link_local(network: &Network, machine: &str) -> Option<String> {
 /// Two machines on one cable, once each has a link-local address. `None`, with a line, without IPv6.
 fn at_one_cable(tag: &str) -> Option<Network> {
     if !Path::new("/proc/sys/net/ipv6").exists() {
-        eprintln!("SKIPPED: no IPv6");
+        common::skipped("no IPv6");
         return None;
     }
     let mut network = Network::new(tag)?;
@@ -560,11 +560,11 @@ fn a_network_with_ipv6_alone_reaches_ipv4_addresses_through_its_nat64() {
     let b = "ip -4 addr flush dev eth && ip addr add 2001:db8::b/64 dev eth nodad && \
              ip -6 route add default via 2001:db8::a";
     if !network.sh("a", a) || !network.sh("b", b) {
-        return eprintln!("SKIPPED: no IPv6");
+        return common::skipped("no IPv6");
     }
     let resolver = Resolver(Path::new("/etc/netns").join(network.name("b")));
     if std::fs::create_dir_all(&resolver.0).is_err() {
-        return eprintln!("SKIPPED: no right to write /etc/netns");
+        return common::skipped("no right to write /etc/netns");
     }
     std::fs::write(resolver.0.join("resolv.conf"), "nameserver ::1\n").expect("it may be written");
     let mut server = Command::new("ip");

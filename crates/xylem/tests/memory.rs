@@ -251,7 +251,7 @@ impl Session {
 }
 
 fn skip() {
-    println!("this machine does not let a parent read its child's memory; SKIPPED");
+    common::skipped("no right to read the memory of a child");
 }
 
 /// All values that open datagrams of these epochs: the secrets, and the keys of their AEADs.

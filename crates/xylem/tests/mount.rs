@@ -7,22 +7,17 @@
 mod common;
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use common::fetching::Get;
-use common::{Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
+use common::{Share, assert_exit, file, finish, noise, skipped, stderr, text, until, xylem};
 
 /// The error number EIO.
 const INPUT_OUTPUT_ERROR: i32 = 5;
-
-/// Writes past libtest's capture, so that a skipped test is seen.
-fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
-}
 
 /// Whether this process may mount.
 fn can_mount() -> bool {

@@ -243,7 +243,7 @@ fn keys_in_a_folder_of_another_user_are_refused() {
     set_mode(&store, 0o700);
     let somebody = 23_456;
     if chown(&store, Some(somebody), Some(somebody)).is_err() {
-        eprintln!("SKIPPED: only root can give a folder away");
+        common::skipped("only root can give a folder away");
         return;
     }
     let publisher = file(&store.join("keys"), "publisher", &[7; 32]);

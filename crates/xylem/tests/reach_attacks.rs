@@ -252,7 +252,7 @@ fn strangers_on_the_lan_get_sixteen_local_addresses_dialled() {
         .then_some((a, b))
     };
     let Some((a, b)) = made() else {
-        eprintln!("SKIPPED: no right to make network namespaces");
+        common::skipped("no right to make network namespaces");
         return;
     };
     let place = FetchSetup::new(1_000, 4);

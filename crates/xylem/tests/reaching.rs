@@ -139,7 +139,7 @@ mod namespaces {
         let made = Command::new("unshare").args(["-n", "sh", "-c", machine]).output();
         let can = made.is_ok_and(|made| made.status.success());
         if !can {
-            eprintln!("SKIPPED: no right to make a network namespace, or no veth");
+            common::skipped("no right to make a network namespace, or no veth");
         }
         can
     }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::decaying::{decay, untouched};
-use common::{Share, file, finish, noise, stderr, xylem};
+use common::{Share, file, finish, noise, skipped, stderr, xylem};
 use serde_json::Value;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::Write;
@@ -17,11 +17,6 @@ use std::process::{Command, Stdio};
 
 const OWNER: u32 = 45_001;
 const OTHER: u32 = 45_002;
-
-/// Writes past libtest's capture, so that a skipped test is seen.
-fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
-}
 
 /// Files of the user OWNER that the user OTHER has shared, and a second, healthy share of the same content.
 struct World {

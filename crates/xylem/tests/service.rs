@@ -760,7 +760,7 @@ fn the_unit_is_sound_and_sandboxed() {
         command.args(arguments).arg(&unit).env("XDG_RUNTIME_DIR", dir.path()).output()
     };
     match analyze(&["verify", "--user", "--man=no"]) {
-        Err(_) => println!("SKIPPED: systemd-analyze is not here"),
+        Err(_) => common::skipped("no systemd-analyze"),
         Ok(verified) => {
             // systemd-analyze prints nothing about a sound unit.
             let said = String::from_utf8_lossy(&verified.stderr).into_owned();
@@ -799,7 +799,7 @@ fn the_system_unit_is_sandboxed_and_not_root() {
         std::process::Command::new("systemd-analyze").args(arguments).arg(&path).output()
     };
     match analyze(&["verify", "--man=no"]) {
-        Err(_) => println!("SKIPPED: systemd-analyze is not here"),
+        Err(_) => common::skipped("no systemd-analyze"),
         Ok(verified) => {
             let said = stderr(&verified);
             assert!(!said.contains("xylem.service"), "{said}");

@@ -94,7 +94,7 @@ fn idle_connections_leave_descriptors_for_local_programs() {
     let any = "0.0.0.0:0";
     for (i, ip) in [Some(IpAddr::from([127, 0, 0, 1])), own_address()].into_iter().enumerate() {
         let Some(ip) = ip else {
-            println!("SKIPPED: this machine has no network");
+            common::skipped("this machine has no network");
             continue;
         };
         let home = dir.path().join(i.to_string());
@@ -135,7 +135,7 @@ fn a_connection_the_system_withholds_is_reported_and_accepted_later() {
     let numbers: Vec<usize> = open.map(|entry| number(entry.unwrap())).collect();
     let free = (0..).find(|number| !numbers.contains(number)).unwrap();
     if limit(free).is_err() {
-        println!("SKIPPED: prlimit is not here");
+        common::skipped("prlimit is not here");
         return;
     }
     let mut waits = UnixStream::connect(dir.path().join("node.sock")).unwrap();

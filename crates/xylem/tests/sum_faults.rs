@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{XYLEM, assert_exit, file, finish, noise, stderr, xylem};
+use common::{XYLEM, assert_exit, file, finish, noise, skipped, stderr, xylem};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -30,11 +30,6 @@ fn stdout(output: &Output) -> String {
 
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder can be made")
-}
-
-/// Writes past libtest's capture, so that a skipped test is seen.
-fn skipped(why: &str) {
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
 fn line(bytes: &[u8], name: &str) -> String {

@@ -101,6 +101,19 @@ fn status_lists_members_and_whether_all_are_in_step() {
 }
 
 #[test]
+fn a_member_that_starts_is_not_reported_as_stopped() {
+    let base = tempfile::tempdir().unwrap();
+    let mut alice = Member::new(base.path(), "alice");
+    alice.start(None);
+    // The first status is replaced after a second.
+    until("the second status", || {
+        let (_, row) = status(&alice);
+        assert!(row["running"] == true && row["step"] != "not_running", "{row}");
+        row["step"] == "in_step"
+    });
+}
+
+#[test]
 fn in_step_and_the_names_of_new_files_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     let mut alice = Member::new(dir.path(), "alice");

@@ -432,7 +432,7 @@ fn on_a_terminal(rows: u32, share: &str) -> String {
 #[test]
 fn a_qr_code_does_not_scroll_the_ticket_away() {
     if std::process::Command::new("script").arg("--version").output().is_err() {
-        return eprintln!("SKIPPED: `script` is not installed");
+        return common::skipped("`script` is not installed");
     }
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", b"x");

@@ -411,7 +411,7 @@ fn a_full_disk_is_exit_4_and_loses_nothing() {
     let source = file(dir.path(), "source", &content);
     let share = Share::start(&source, &store);
     let Some(disk) = SmallDisk::mount(dir.path().join("disk"), 8 << 20) else {
-        eprintln!("SKIPPED: no right to mount a small file system");
+        common::skipped("no right to mount a small file system");
         return;
     };
     let out = disk.0.join("out");
@@ -434,7 +434,7 @@ fn a_share_on_a_full_disk_reports_it() {
     let dir = tempfile::tempdir().unwrap();
     let source = file(dir.path(), "source", &noise(40_000_000, 13));
     let Some(disk) = SmallDisk::mount(dir.path().join("disk"), 128 << 10) else {
-        eprintln!("SKIPPED: no right to mount a small file system");
+        common::skipped("no right to mount a small file system");
         return;
     };
     let mut command = xylem(&disk.0.join("store"));

@@ -237,7 +237,9 @@ impl Trying<'_> {
         }
         let said = self.standing.poll(now.max(self.until))?;
         let (good, says) = match said.nat {
-            NatKind::Unknown => (None, "unknown: no relay answered"),
+            NatKind::Unknown => {
+                (None, "unknown: no relay has seen an outside address of this machine")
+            }
             NatKind::None => (Some(true), "none: others see this machine's own address"),
             NatKind::Some => (None, "there is one, of unknown kind"),
             NatKind::Cone => {

@@ -75,7 +75,7 @@ impl Typed {
             let mut err = io::stderr().lock();
             let _ = write!(err, "Code, {whence} ({tries}): ").and_then(|()| err.flush());
         } else {
-            out.note(&format!("the CA asks for a code, {whence} ({tries})"));
+            out.note(&format!("Code, {whence} ({tries}):"));
         }
         Ok(())
     }

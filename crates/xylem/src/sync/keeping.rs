@@ -23,7 +23,7 @@ use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
 
 use super::member::{SyncMember, warning};
-use super::status::{StatusBoard, SyncStatus, paused};
+use super::status::{FolderStep, StatusBoard, SyncStatus, paused};
 
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
@@ -276,6 +276,7 @@ pub(super) fn sync(
         name: options.name.clone(),
         key: key.public().to_string(),
         running: true,
+        step: FolderStep::Starting,
         pid: std::process::id(),
         since_ms: now_ms,
         ..SyncStatus::default()

@@ -44,7 +44,7 @@ impl Network {
             && network
                 .sh("sw", "ip link add sw0 type bridge && ip link set sw0 up && nft list tables");
         if !made {
-            eprintln!("SKIPPED: no right to make network namespaces, or no ip or nft");
+            super::skipped("no right to make network namespaces, or no ip or nft");
         }
         made.then_some(network)
     }
@@ -165,7 +165,7 @@ END"
         let (path, router) = (dir.join("miniupnpd"), format!("{home}-r"));
         std::fs::write(&path, config).expect("it may be written");
         if Command::new("miniupnpd").arg("--version").output().is_err() {
-            eprintln!("SKIPPED: no miniupnpd");
+            super::skipped("no miniupnpd");
             return None;
         }
         let mut command = Command::new("ip");

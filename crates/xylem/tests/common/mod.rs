@@ -15,7 +15,7 @@ pub(crate) mod serving;
 pub(crate) mod syncing;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Seek};
+use std::io::{BufRead, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex};
@@ -38,6 +38,11 @@ pub(crate) fn xylem(store: &Path) -> Command {
     // Nothing touches this machine's network, unless a test does so on purpose.
     command.env("XYLEM_NO_LAN", "1").env("XYLEM_NO_MAP", "1").arg("--store").arg(store);
     command
+}
+
+/// Reports a skipped test past libtest's capture, so that it is seen although the test passes.
+pub(crate) fn skipped(why: &str) {
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
 /// As [`xylem`], with at most this many open files.
