@@ -1,4 +1,5 @@
-//! [`ServedStats`]: counts how much of each publication was sent, and to how many peers.
+//! [`ServedStats`]: counts how much of each publication was sent, and to how many peers; reports what each getter was
+//! sent as [`GetterTraffic`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -44,13 +45,51 @@ pub fn fetched_interest(prefix: NameRef<'_>, bytes: u64) -> Option<Vec<u8>> {
     written.ok().map(|()| interest)
 }
 
+/// What was sent of one publication to one face, its getter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GetterTraffic {
+    /// The publication.
+    pub publication: PublicationId,
+    /// The getter's face.
+    pub face: FaceId,
+    /// Number of the getter: 1 for the first one of this server. A face is a getter of each publication.
+    pub number: u64,
+    /// Bytes of packets, proofs included.
+    pub sent: u64,
+    /// Whether the getter has reported that it has all of it.
+    pub complete: bool,
+    /// Time since its first answer.
+    pub elapsed: Duration,
+}
+
+/// Shortest time between two reports of the same getter's traffic.
+const REPORT_EVERY: Duration = Duration::from_secs(1);
+/// Getters in one report at most; later reports have the others.
+const MAX_REPORTED: usize = 256;
+
 /// Traffic of one publication to one face.
 #[derive(Clone, Copy, Debug, Default)]
 struct SentToFace {
+    number: u64,
     bytes: u64,
+    /// The part of `bytes` that was reported.
+    reported: u64,
     since: Duration,
     /// The peer has reported that it has all of it.
     fetched: bool,
+}
+
+impl SentToFace {
+    fn traffic(&self, of: (PublicationId, FaceId), now: Duration) -> GetterTraffic {
+        GetterTraffic {
+            publication: of.0,
+            face: of.1,
+            number: self.number,
+            sent: self.bytes,
+            complete: self.fetched,
+            elapsed: now.saturating_sub(self.since),
+        }
+    }
 }
 
 /// Counts of all publications; see the module's documentation. Counting an answer costs one addition while the same
@@ -61,23 +100,38 @@ pub struct ServedStats {
     sent: HashMap<(PublicationId, FaceId), SentToFace>,
     /// Bytes sent last, with publication and face, not added to the counts yet.
     run: Option<((PublicationId, FaceId), u64)>,
+    /// Getters so far.
+    getters: u64,
+    /// Whether bytes were settled that no report has.
+    unreported: bool,
+    /// When the next report is due at the earliest.
+    report_at: Duration,
 }
 
 impl ServedStats {
-    /// Counts bytes of a publication sent to a face.
-    pub fn sent(&mut self, now: Duration, publication: PublicationId, face: FaceId, bytes: usize) {
+    /// Counts bytes of a publication sent to a face. Returns the getter if these are its first.
+    pub fn sent(
+        &mut self,
+        now: Duration,
+        publication: PublicationId,
+        face: FaceId,
+        bytes: usize,
+    ) -> Option<GetterTraffic> {
         let key = (publication, face);
-        match &mut self.run {
-            Some((of, run)) if *of == key => *run = run.saturating_add(bytes as u64),
-            _ => {
-                self.settle();
-                self.run = Some((key, bytes as u64));
-                self.sent.entry(key).or_insert_with(|| {
-                    self.counts.entry(publication).or_default().peers += 1;
-                    SentToFace { since: now, ..SentToFace::default() }
-                });
-            }
+        if let Some((_, run)) = self.run.as_mut().filter(|(of, _)| *of == key) {
+            *run = run.saturating_add(bytes as u64);
+            return None;
         }
+        self.settle();
+        self.run = Some((key, bytes as u64));
+        if self.sent.contains_key(&key) {
+            return None;
+        }
+        self.counts.entry(publication).or_default().peers += 1;
+        self.getters = self.getters.saturating_add(1);
+        let new = SentToFace { number: self.getters, since: now, ..SentToFace::default() };
+        self.sent.insert(key, new);
+        Some(GetterTraffic { sent: bytes as u64, ..new.traffic(key, now) })
     }
 
     fn settle(&mut self) {
@@ -86,7 +140,30 @@ impl ServedStats {
         counts.bytes = counts.bytes.saturating_add(bytes);
         if let Some(sent) = self.sent.get_mut(&key) {
             sent.bytes = sent.bytes.saturating_add(bytes);
+            self.unreported = true;
         }
+    }
+
+    /// When [`Self::report`] is due; `None` if nothing was sent since the last one.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        (self.unreported || self.run.is_some()).then_some(self.report_at)
+    }
+
+    /// Returns the getters that were sent something since the last report; none if it is not due.
+    pub fn report(&mut self, now: Duration) -> Vec<GetterTraffic> {
+        if self.poll_timeout().is_none_or(|due| now < due) {
+            return Vec::new();
+        }
+        self.settle();
+        self.report_at = now.saturating_add(REPORT_EVERY);
+        let mut changed = self.sent.iter_mut().filter(|(_, sent)| sent.bytes != sent.reported);
+        let reported = changed.by_ref().take(MAX_REPORTED).map(|(of, sent)| {
+            sent.reported = sent.bytes;
+            sent.traffic(*of, now)
+        });
+        let reported: Vec<_> = reported.collect();
+        self.unreported = changed.next().is_some();
+        reported
     }
 
     /// Records a face's report that it has all of a publication. Returns how many bytes it was sent from here, and over
@@ -104,10 +181,24 @@ impl ServedStats {
         Some((sent.bytes, now.saturating_sub(sent.since)))
     }
 
-    /// Removes a face that ended.
-    pub fn face_down(&mut self, face: FaceId) {
+    /// Removes a face that ended. Returns its traffic, for each publication.
+    pub fn face_down(&mut self, now: Duration, face: FaceId) -> Vec<GetterTraffic> {
+        self.end(now, |of| of.1 == face)
+    }
+
+    /// Removes the getters of a publication that is shared no more. Returns their traffic.
+    pub fn withdrawn(&mut self, now: Duration, publication: PublicationId) -> Vec<GetterTraffic> {
+        self.end(now, |of| of.0 == publication)
+    }
+
+    fn end(
+        &mut self,
+        now: Duration,
+        ends: impl Fn(&(PublicationId, FaceId)) -> bool,
+    ) -> Vec<GetterTraffic> {
         self.settle();
-        self.sent.retain(|(_, of), _| *of != face);
+        let ended = self.sent.extract_if(|of, _| ends(of));
+        ended.map(|(of, sent)| sent.traffic(of, now)).collect()
     }
 
     /// Returns the counts since the server began.
@@ -135,8 +226,54 @@ mod tests {
         assert_eq!(served.fetched(at(5), a, x), None);
         assert_eq!(served.counts()[&a], ServedCounts { bytes: 400, peers: 2, fetched: 1 });
         assert_eq!(served.counts()[&b], ServedCounts { bytes: 100, peers: 1, fetched: 0 });
-        served.face_down(x);
+        served.face_down(at(6), x);
         served.sent(at(6), a, x, 1);
         assert_eq!(served.counts()[&a], ServedCounts { bytes: 401, peers: 3, fetched: 1 });
+    }
+
+    #[test]
+    fn each_getter_is_reported_first_on_change_and_at_its_end() {
+        let (a, b) = (PublicationId::numbered(1), PublicationId::numbered(2));
+        let (x, y) = (FaceId(1), FaceId(2));
+        let mut served = ServedStats::default();
+        let at = Duration::from_secs;
+        assert_eq!(served.poll_timeout(), None, "an idle server does not wake up");
+        let first = served.sent(at(1), a, x, 100).expect("the first answer");
+        assert_eq!((first.number, first.sent, first.complete), (1, 100, false));
+        assert_eq!(served.sent(at(1), a, x, 100), None);
+        assert_eq!(served.sent(at(1), a, y, 5).map(|getter| getter.number), Some(2));
+        assert_eq!(served.sent(at(1), a, x, 1), None, "it is known");
+        let sent = |mut report: Vec<GetterTraffic>| {
+            report.sort_by_key(|getter| getter.number);
+            report.iter().map(|getter| (getter.number, getter.sent)).collect::<Vec<_>>()
+        };
+        assert_eq!(sent(served.report(at(1))), [(1, 201), (2, 5)]);
+        assert_eq!(served.poll_timeout(), None);
+        served.sent(at(1), a, y, 5);
+        assert_eq!(served.poll_timeout(), Some(at(2)), "once a second");
+        assert_eq!(sent(served.report(at(1))), []);
+        assert_eq!(sent(served.report(at(2))), [(2, 10)]);
+        served.sent(at(3), b, x, 7);
+        served.fetched(at(4), a, x);
+        let mut ended = served.face_down(at(5), x);
+        ended.sort_by_key(|getter| getter.number);
+        let [whole, part] = &ended[..] else { panic!("two publications: {ended:?}") };
+        assert_eq!((whole.sent, whole.complete, whole.elapsed), (201, true, at(4)));
+        assert_eq!((part.sent, part.complete, part.elapsed), (7, false, at(2)));
+        assert_eq!(sent(served.withdrawn(at(6), a)), [(2, 10)]);
+        assert_eq!(sent(served.report(at(9))), []);
+    }
+
+    #[test]
+    fn a_report_is_bounded_and_the_next_has_the_rest() {
+        let a = PublicationId::numbered(1);
+        let mut served = ServedStats::default();
+        for face in 0..300 {
+            served.sent(Duration::ZERO, a, FaceId(face), 1);
+        }
+        assert_eq!(served.report(Duration::ZERO).len(), MAX_REPORTED);
+        assert_eq!(served.poll_timeout(), Some(REPORT_EVERY));
+        assert_eq!(served.report(REPORT_EVERY).len(), 300 - MAX_REPORTED);
+        assert_eq!(served.poll_timeout(), None);
     }
 }

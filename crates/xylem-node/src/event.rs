@@ -11,7 +11,7 @@ use xylem_engine::RelayNotice;
 use xylem_hash::Hash;
 use xylem_library::mail::MailEvent;
 use xylem_library::pieces::ProgressSnapshot;
-use xylem_library::reachable::{FaceAddress, LeftOut};
+use xylem_library::reachable::{FaceAddress, LeftOut, WayTaken};
 use xylem_library::{LibraryEvent, json};
 use xylem_link::{Level, LinkStats};
 use xylem_object::ticket::Address;
@@ -232,6 +232,9 @@ pub enum Event {
     /// A peer reports that it has fetched all of a publication shared here.
     #[serde(untagged)]
     Fetched(FetchReport),
+    /// A getter of a publication shared here began, was sent more (at most once a second), or ended.
+    #[serde(untagged)]
+    Getter(GetterReport),
     /// Something about files of this machine.
     #[serde(untagged)]
     Library(LibraryEvent),
@@ -300,6 +303,44 @@ pub struct FetchReport {
     /// Time since the peer's first request.
     #[serde(rename = "seconds", serialize_with = "json::seconds")]
     pub elapsed: Duration,
+}
+
+/// What one getter was sent of a publication.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename = "getter")]
+pub struct GetterReport {
+    /// Number of the getter, the same from its beginning to its end. A peer is a getter of each publication.
+    pub number: u64,
+    /// What has changed.
+    pub state: GetterState,
+    /// The peer's present address.
+    pub peer: FaceAddress,
+    /// How it is reached.
+    pub way: WayTaken,
+    /// Versioned NDN name of the publication.
+    #[serde(serialize_with = "json::text")]
+    pub name: Name,
+    /// Bytes of content in all.
+    pub bytes: u64,
+    /// Bytes of packets sent from here to the peer so far, proofs included.
+    pub sent: u64,
+    /// Whether the peer has reported that it has all of it.
+    pub complete: bool,
+    /// Time since the peer's first request.
+    #[serde(rename = "seconds", serialize_with = "json::seconds")]
+    pub elapsed: Duration,
+}
+
+/// What a [`GetterReport`] reports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GetterState {
+    /// The first answer was sent.
+    Began,
+    /// More was sent.
+    Continues,
+    /// The connection to the peer has ended, or the publication is shared no more.
+    Ended,
 }
 
 fn texts<S: Serializer>(all: &[Address], serializer: S) -> Result<S::Ok, S::Error> {

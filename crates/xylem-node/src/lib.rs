@@ -32,7 +32,7 @@ mod share;
 mod verify;
 
 pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, PublicTarget, find_public};
-pub use event::{Event, FetchReport, ReachStatus};
+pub use event::{Event, FetchReport, GetterReport, GetterState, ReachStatus};
 pub use fetch::{AddressCount, Fetch, FetchError, FetchNext, FetchView, NotPublic, TriedPeer};
 pub use follow::{Asked, VersionDialer, follow, newest};
 pub use get::{GetError, GetOptions, ServeOptions, get};

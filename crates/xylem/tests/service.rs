@@ -162,19 +162,22 @@ fn a_complete_fetch_is_reported_to_the_sharer() {
     let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
     let ticket = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
     let _share = Running(child);
-    let mut told = || {
+    let mut told = |what: &str| {
         let mut lines = said.by_ref().map(Result::unwrap);
-        lines.find(|line| line.contains(" all of ")).expect("it goes on")
+        lines.find(|line| line.contains(what)).expect("it goes on")
     };
     let (store, out) = (dir.path().join("getter"), dir.path().join("out"));
-    // A range is not all of it, and is not reported.
+    // A range is not all of it: its line states how much was sent.
     assert_exit(&get(&store, &[&ticket, "--range", "0..1000", "-o", "-"]), 0);
+    told(" fetches film.mkv over the local network");
+    let line = told(" has ended: ");
+    assert!(line.contains(" of film.mkv sent over the local network in "), "{line}");
     assert_exit(&get(&store, &[&ticket, "-o", text(&out)]), 0);
-    let line = told();
+    let line = told(" all of ");
     assert!(line.contains(" fetched all of film.mkv (2.86 MiB in "), "{line}");
     // As events, too; a second getter is reported once more.
     assert_exit(&get(&store, &[&ticket, "-o", text(&dir.path().join("second"))]), 0);
-    assert!(told().contains(" fetched all of film.mkv "));
+    assert!(told(" all of ").contains(" fetched all of film.mkv "));
 }
 
 /// A background node with its store, on loopback.

@@ -128,3 +128,24 @@ fn browsers_are_served_where_that_was_asked_for() {
     common::assert_exit(&output, 0);
     assert!(std::fs::read(&out).unwrap() == noise(100_000, 1));
 }
+
+/// Getters at the page's port are reported like all others: the beginning, what was sent, the end.
+#[test]
+fn fetches_over_the_web_port_are_reported_to_the_sharer() {
+    let dir = tempfile::tempdir().unwrap();
+    let share = share(dir.path(), &["--web-listen", "127.0.0.1:0"]);
+    let from = format!("ws://{}", at(&share));
+    let out = dir.path().join("out");
+    let arguments = [&share.ticket, "--from", &from, "-o", common::text(&out)];
+    common::assert_exit(&common::get(&dir.path().join("other"), &arguments), 0);
+    let last = || share.told("getter").into_iter().rfind(|event| event["state"] == "ended");
+    common::until("the end of the fetch", || last().is_some());
+    let ended = last().unwrap();
+    let began = &share.told("getter")[0];
+    assert_eq!((&began["state"], &began["number"]), (&"began".into(), &ended["number"]));
+    // Only encrypted links and the page report that all of it is there.
+    assert_eq!((&ended["way"], &ended["complete"]), (&"web".into(), &false.into()), "{ended}");
+    assert!(ended["peer"].as_str().unwrap().starts_with("wsclient://127.0.0.1:"), "{ended}");
+    assert!(ended["sent"].as_u64().unwrap() > 100_000 && ended["bytes"] == 100_000, "{ended}");
+    assert_eq!(began["name"], share.shared["name"]);
+}

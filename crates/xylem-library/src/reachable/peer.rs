@@ -143,6 +143,10 @@ impl FaceAddress {
     pub fn for_people(&self) -> String {
         match self {
             Self::Relayed(relay) => format!("relay {relay}"),
+            Self::Uri(uri @ FaceUri::WebSocketClient(_)) => {
+                let uri = uri.to_string();
+                format!("web client {}", uri.split_once("://").map_or(uri.as_str(), |(_, at)| at))
+            }
             other => other.to_string(),
         }
     }

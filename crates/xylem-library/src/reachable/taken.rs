@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 use xylem_forward::FaceId;
+use xylem_mgmt::FaceUri;
 use xylem_reach::kind::is_global;
 
 use super::peer::FaceAddress;
@@ -24,6 +25,8 @@ pub enum WayTaken {
     Carried,
     /// Through a relay.
     Relayed,
+    /// Over WebSocket without an encrypted link: a browser at the page of `share --web`.
+    Web,
     /// Without an encrypted link: behind an NDN forwarder.
     Forwarder,
 }
@@ -34,7 +37,6 @@ pub struct PeerWay {
     /// Its present address.
     pub peer: FaceAddress,
     /// How it is reached.
-    #[serde(serialize_with = "json::text")]
     pub way: WayTaken,
     /// The relay used now or at first.
     pub relay: Option<SocketAddr>,
@@ -58,19 +60,42 @@ impl std::fmt::Display for WayTaken {
             Self::Lan => "lan",
             Self::Carried => "carried",
             Self::Relayed => "relayed",
+            Self::Web => "web",
             Self::Forwarder => "forwarder",
         })
     }
 }
 
+impl Serialize for WayTaken {
+    fn serialize<S: serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
 impl WayTaken {
-    fn to(peer: &FaceAddress) -> Self {
+    /// Returns the way to, or from, a peer.
+    pub fn to(peer: &FaceAddress) -> Self {
         match peer {
             FaceAddress::Relayed(_) => Self::Relayed,
-            FaceAddress::Carried(..) => Self::Carried,
+            FaceAddress::Carried(..) | FaceAddress::Uri(FaceUri::Carried(..)) => Self::Carried,
+            FaceAddress::Uri(FaceUri::WebSocketClient(_)) => Self::Web,
             FaceAddress::Link(at) if is_global(at.ip()) => Self::Direct,
             FaceAddress::Link(_) => Self::Lan,
             _ => Self::Forwarder,
+        }
+    }
+}
+
+impl WayTaken {
+    /// Returns the way as a part of a sentence.
+    pub fn for_people(self) -> &'static str {
+        match self {
+            Self::Direct => "directly",
+            Self::Lan => "over the local network",
+            Self::Carried => "over TCP",
+            Self::Relayed => "through a relay",
+            Self::Web => "over the web page",
+            Self::Forwarder => "through a forwarder",
         }
     }
 }
@@ -124,13 +149,7 @@ impl FetchWays {
 impl std::fmt::Display for PeerWay {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { peer, way, relay, after, direct_after } = self;
-        let how = match way {
-            WayTaken::Direct => "directly",
-            WayTaken::Lan => "over the local network",
-            WayTaken::Carried => "over TCP",
-            WayTaken::Relayed => "through a relay",
-            WayTaken::Forwarder => "through a forwarder",
-        };
+        let how = way.for_people();
         let seconds = after.as_secs_f64();
         match (relay, direct_after) {
             (Some(relay), Some(then)) => {
@@ -185,5 +204,12 @@ mod tests {
             assert_eq!(way(near), WayTaken::Lan, "{near}");
         }
         assert_eq!(WayTaken::to(&FaceAddress::Udp(at("198.51.100.7:1"))), WayTaken::Forwarder);
+        for (uri, way) in [
+            ("wsclient://198.51.100.7:1", WayTaken::Web),
+            ("xylem+tls://198.51.100.7:1", WayTaken::Carried),
+            ("udp4://198.51.100.7:1", WayTaken::Forwarder),
+        ] {
+            assert_eq!(WayTaken::to(&FaceAddress::Uri(uri.parse().unwrap())), way, "{uri}");
+        }
     }
 }

@@ -23,7 +23,7 @@ use crate::addresses::of_tickets;
 use crate::code::{CodeServer, Offered, ShowOptions};
 use crate::discovery::{DhtRoom, MAX_PUBLIC, Publicity, ShareAnnouncer};
 use crate::event::of_registrar;
-use crate::event::{Event, FetchReport, from_library};
+use crate::event::{Event, FetchReport, GetterReport, GetterState, from_library};
 use crate::mail::MailServer;
 use crate::peers::linked_at;
 use crate::reaching;
@@ -33,8 +33,8 @@ use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program, advertised};
 use xylem_library::announcers::Announcers;
 use xylem_library::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
-use xylem_library::reachable::{FaceAddress, Relay};
-use xylem_library::served::ServedStats;
+use xylem_library::reachable::{FaceAddress, Relay, WayTaken};
+use xylem_library::served::{GetterTraffic, ServedStats};
 use xylem_library::witness::Cosigned;
 use xylem_library::{LibraryEvent, SkipReason, Stop};
 
@@ -218,6 +218,8 @@ impl<'a> ShareServer<'a> {
 
     /// Removes a publication.
     fn remove(&mut self, engine: &mut Engine, id: PublicationId) {
+        let ended = self.served.withdrawn(engine.now(), id);
+        self.report_getters(GetterState::Ended, ended);
         let Some(content) = self.publications.remove(id) else { return };
         let object = content.publication().prefix().parent();
         if !self.publications.has_object(object) {
@@ -274,6 +276,20 @@ impl<'a> ShareServer<'a> {
         (self.on_event)(event);
     }
 
+    /// Reports getters of publications that are shared, and whose faces are known.
+    fn report_getters(&mut self, state: GetterState, all: impl IntoIterator<Item = GetterTraffic>) {
+        for getter in all {
+            let GetterTraffic { publication, face, number, sent, complete, elapsed } = getter;
+            let content = self.publications.get(publication);
+            let Some((peer, content)) = self.peers.get(&face).zip(content) else { continue };
+            let (name, manifest) = content.newest();
+            let (peer, way, bytes) = (peer.clone(), WayTaken::to(peer), manifest.total_size);
+            let told =
+                GetterReport { number, state, peer, way, name, bytes, sent, complete, elapsed };
+            (self.on_event)(Event::Getter(told));
+        }
+    }
+
     /// Whether the Interest asks for the certificate.
     fn asks_for_certificate(&self, interest: &Interest<'_>) -> bool {
         let certificate = Data::decode(&self.certificate);
@@ -297,10 +313,11 @@ impl<'a> ShareServer<'a> {
         let (id, answer) = self.publications.answer(&asked, &mut self.answer);
         match answer {
             Ok(ServeOutcome::Data) => {
-                if let Some(id) = id {
-                    self.served.sent(now, id, from, self.answer.len());
-                }
                 engine.answer(packet, &self.answer);
+                if let Some(id) = id {
+                    let began = self.served.sent(now, id, from, self.answer.len());
+                    self.report_getters(GetterState::Began, began);
+                }
             }
             Ok(ServeOutcome::NotYet) => {}
             Ok(ServeOutcome::NoSuch | ServeOutcome::OtherPublication) => {
@@ -413,11 +430,12 @@ impl Program for ShareServer<'_> {
                 for registrar in &mut self.registrars {
                     registrar.went_down(face, &why, &mut of_registrar(self.on_event));
                 }
+                let ended = self.served.face_down(engine.now(), face);
+                self.report_getters(GetterState::Ended, ended);
                 self.peers.remove(&face);
                 self.mail_server.face_down(face);
                 self.code.iter_mut().for_each(|code| code.face_down(face));
                 self.mesh.iter_mut().for_each(|mesh| mesh.face_down(engine.now(), face));
-                self.served.face_down(face);
                 self.announcers.values_mut().for_each(|known| known.went_down(face));
                 self.cosigned.face_went_down(face);
                 (self.on_event)(Event::PeerGone { peer, why });
@@ -453,6 +471,8 @@ impl Program for ShareServer<'_> {
             standing.mapped(mapped);
             standing.poll(now).map(Event::from).into_iter().for_each(&mut *self.on_event);
         }
+        let changed = self.served.report(now);
+        self.report_getters(GetterState::Continues, changed);
         if self.next_look().is_some_and(|next| now >= next) {
             self.look = now + LINK_STATISTICS_EVERY;
             let links = self.peers.iter().take(MOST_LOOKED_AT);
@@ -493,6 +513,6 @@ impl Program for ShareServer<'_> {
         let mesh = self.mesh.as_ref().and_then(Mesh::poll_timeout);
         let timers =
             registrars.chain(growers).chain(standing).chain(code).chain(beside).chain(mesh);
-        timers.min().into_iter().chain(self.next_look()).min()
+        timers.min().into_iter().chain(self.next_look()).chain(self.served.poll_timeout()).min()
     }
 }

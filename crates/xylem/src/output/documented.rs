@@ -11,8 +11,8 @@ use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, S
 use xylem_node::code::{CodeEnd, CodeEvent, Offered};
 use xylem_node::mail::{MailEvent, MailMessage, MessageContent};
 use xylem_node::{
-    Event, FaceAddress, FetchReport, GetSummary, NatKind, PeerBytes, PeerWay, ReachStatus,
-    ReachWay, ShapeLevel, TriedPeer, WayTaken,
+    Event, FaceAddress, FetchReport, GetSummary, GetterReport, GetterState, NatKind, PeerBytes,
+    PeerWay, ReachStatus, ReachWay, ShapeLevel, TriedPeer, WayTaken,
 };
 use xylem_object::ticket::Address;
 use xylem_object::{PublicationKind, PublisherId, Ticket};
@@ -140,7 +140,7 @@ fn events() -> Vec<Event> {
         MailEvent::Waiting { to, id, why, gone: false },
         MailEvent::Fetched { by, id },
     ];
-    let fetched = name.clone();
+    let (fetched, getter) = (name.clone(), name.clone());
     let mut events = vec![
         Event::Shared {
             ticket: Box::new(ticket.clone()),
@@ -204,6 +204,17 @@ fn events() -> Vec<Event> {
             sent: 1,
             elapsed: Duration::from_millis(500),
         }),
+        Event::Getter(GetterReport {
+            number: 1,
+            state: GetterState::Began,
+            peer: peer(),
+            way: WayTaken::Direct,
+            name: getter,
+            bytes: 1,
+            sent: 1,
+            complete: false,
+            elapsed: Duration::from_millis(500),
+        }),
     ];
     events.extend(library.into_iter().map(Event::Library));
     events.extend(mail.into_iter().map(Event::Mail));
@@ -234,7 +245,7 @@ fn every_event_is_one_documented_line() {
         found,
         "shared reachable mapped announced listening relaying relayed registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
          reach \
-         offering done fetched hashing trouble skipped checkpoint cosigned contents left_out planned dry_run removing resumed flaw mended mail mail \
+         offering done fetched getter hashing trouble skipped checkpoint cosigned contents left_out planned dry_run removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code code_wrong \
          code_ended code_taken"
     );

@@ -7,6 +7,7 @@ mod codes;
 #[cfg(test)]
 mod documented;
 mod fetched;
+mod getters;
 pub(crate) mod log;
 mod progress;
 mod qr;
@@ -23,18 +24,20 @@ pub(crate) use progress::{ProgressDisplay, ProgressPhase};
 use crate::cli::{Color, Common, LogFormat};
 use crate::exit::{CommandFailure, Exit};
 use crate::running::NoteWriter;
+use getters::GetterDisplay;
 use reaching::LineKind;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::time::Instant;
 use text::{bytes, clean, clean_json, count, duration, path_for_sums};
 use tracing::Level;
 use xylem_library::Stop;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, MailMessage, MessageContent};
-use xylem_node::{Event, FetchReport, ReachStatus, ReachWay};
+use xylem_node::{Event, FetchReport, GetterReport, GetterState, ReachStatus, ReachWay};
 
 /// Lines that `share` prints around a QR code, the ticket's own among them.
 const AROUND_QR: usize = 14;
@@ -82,6 +85,8 @@ pub(crate) struct Out {
     /// Whether a ticket's QR code was asked for.
     qr: bool,
     progress: ProgressDisplay,
+    /// The getters of a share.
+    getters: GetterDisplay,
     /// How this machine can be reached from elsewhere, as reported so far.
     way: Option<ReachWay>,
     /// Receives the events for `xylem ui`.
@@ -114,6 +119,7 @@ impl Out {
             color,
             qr: false,
             progress: ProgressDisplay::new(shown, terminal),
+            getters: GetterDisplay::default(),
             way: None,
             running: None,
             stop: None,
@@ -252,9 +258,9 @@ impl Out {
     /// Shows an event. A failed write raises the stop flag and is kept for [`Self::take_broken`].
     pub(crate) fn event(&mut self, event: Event) {
         self.seen(&event);
-        // Only `xylem ui` uses this event.
+        // It has no line and no JSON. It comes once a second, also when all getters have stalled.
         if matches!(event, Event::Serving { .. }) {
-            return;
+            return self.show_serving();
         }
         if let Err(failure) = self.try_event(event) {
             if let Some(stop) = &self.stop {
@@ -268,7 +274,9 @@ impl Out {
         if self.json {
             let is_step = matches!(
                 event,
-                Event::Progress { .. } | Event::Library(LibraryEvent::Hashing { .. })
+                Event::Progress { .. }
+                    | Event::Library(LibraryEvent::Hashing { .. })
+                    | Event::Getter(GetterReport { state: GetterState::Continues, .. })
             );
             return if is_step && !self.steps { Ok(()) } else { self.json(&event) };
         }
@@ -345,7 +353,15 @@ impl Out {
                         format!("{peer} has all of {what} now ({size}, of which it lacked {took})")
                     }
                 };
-                self.note(&clean(&line));
+                if let Some(line) = self.getters.pace(Instant::now(), line) {
+                    self.note(&clean(&line));
+                }
+            }
+            Event::Getter(told) => {
+                if let Some(line) = self.getters.see(Instant::now(), &told) {
+                    self.note(&clean(&line));
+                }
+                self.show_serving();
             }
             Event::PeerMisbehaved { peer, what } => self.warn(&format!(
                 "dropped data of peer {} that did not verify: {what}; asking other peers",
@@ -410,6 +426,12 @@ impl Out {
             },
         }
         Ok(())
+    }
+
+    /// Shows the figures of a share on the last line of a terminal, while there are getters.
+    fn show_serving(&mut self) {
+        let (getters, sent) = self.getters.totals();
+        self.progress.serving(getters, sent);
     }
 
     fn mail(&mut self, event: &MailEvent) {

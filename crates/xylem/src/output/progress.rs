@@ -7,11 +7,16 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 use tracing::Level;
 
+use ProgressPhase::Serving;
+
 /// Plain lines come at most this often.
 const LINE_EVERY: Duration = Duration::from_secs(2);
 
 /// The rate is an average over this time: a stall shows soon, and the figures do not jump.
 const WINDOW: Duration = Duration::from_secs(5);
+
+/// A longer remaining time is unknown: nearly nothing comes.
+const MAX_ETA: Duration = Duration::from_secs(1_000 * 3_600);
 
 /// Shortest time between two samples of the window, which bounds their number.
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -23,6 +28,8 @@ pub(crate) enum ProgressPhase {
     Hashing,
     /// Fetching from peers.
     Fetching,
+    /// Sending to getters.
+    Serving,
 }
 
 /// Shows the progress of a run, or nothing.
@@ -72,7 +79,8 @@ impl ProgressDisplay {
         if self.work.as_ref().is_none_or(|work| work.meter.phase != phase) {
             self.clear();
             let bar = self.terminal.then(|| {
-                ProgressBar::with_draw_target(Some(total), (self.screen)()).with_style(style())
+                let bar = ProgressBar::with_draw_target(Some(total), (self.screen)());
+                bar.with_style(style(phase))
             });
             self.work = Some(PhaseProgress { meter: RateMeter::new(phase), bar, last_line: now });
         }
@@ -87,6 +95,20 @@ impl ProgressDisplay {
             work.last_line = now;
             let line = format!("{}, {}", work.meter.so_far(total), work.meter.speed(total, peers));
             log::write_message(Level::INFO, "", &line);
+        }
+    }
+
+    /// Shows how many getters there are, and that `sent` bytes were sent to all so far. Only a terminal shows it, on its
+    /// last line; nothing without getters.
+    pub(crate) fn serving(&mut self, getters: usize, sent: u64) {
+        if !self.draws_bars() {
+            return;
+        }
+        let serves = self.work.as_ref().is_some_and(|work| work.meter.phase == Serving);
+        match getters {
+            0 if serves => self.clear(),
+            0 => {}
+            _ => self.update(Serving, sent, 0, getters),
         }
     }
 
@@ -106,9 +128,10 @@ impl ProgressDisplay {
     }
 }
 
-fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{prefix} {wide_bar} {msg}")
-        .expect("the template is constant and a test draws it")
+fn style(phase: ProgressPhase) -> ProgressStyle {
+    // What is served has no end.
+    let template = if phase == Serving { "{prefix}, {msg}" } else { "{prefix} {wide_bar} {msg}" };
+    ProgressStyle::with_template(template).expect("the template is constant and a test draws it")
 }
 
 /// Computes progress, rate and remaining time. Bytes of the first sample count as done but not in the rate, so that a
@@ -144,6 +167,7 @@ impl RateMeter {
         let word = match self.phase {
             ProgressPhase::Hashing => "read",
             ProgressPhase::Fetching => "verified",
+            Serving => "sent",
         };
         match (u128::from(done.min(total)) * 100).checked_div(total.into()) {
             Some(percent) => format!("{} of {} {word} ({percent} %)", bytes(done), bytes(total)),
@@ -156,13 +180,22 @@ impl RateMeter {
         let (Some(first), Some(last)) = (self.samples.front(), self.samples.back()) else {
             return String::new();
         };
-        let (time, size) = (last.0.duration_since(first.0), last.1.saturating_sub(first.1));
+        let time = last.0.duration_since(first.0);
+        // A rate over a moment means nothing: it counts as not known yet.
+        let size = match time >= SAMPLE_EVERY {
+            true => last.1.saturating_sub(first.1),
+            false => 0,
+        };
+        let mut speed = rate(size, time);
+        if self.phase == Serving {
+            return format!("{speed}, {}", count(peers as u64, "getter"));
+        }
         let left = total.saturating_sub(last.1) as f64 * time.as_secs_f64() / size as f64;
         let eta = match Duration::try_from_secs_f64(left) {
-            Ok(left) if total > 0 => duration(left),
+            Ok(left) if total > 0 && left <= MAX_ETA => duration(left),
             _ => "unknown".to_owned(),
         };
-        let mut speed = format!("{}, ETA {eta}", rate(size, time));
+        speed.push_str(&format!(", ETA {eta}"));
         if self.phase == ProgressPhase::Fetching {
             speed.push_str(&format!(", {}", count(peers as u64, "peer")));
             match self.relayed {
@@ -202,6 +235,20 @@ mod tests {
             meter.add(start + Duration::from_secs(second), 14 * MIB);
         }
         assert_eq!(meter.speed(20 * MIB, 0), "0 B/s, ETA unknown, 0 peers");
+    }
+
+    #[test]
+    fn rates_and_times_out_of_range_are_not_shown() {
+        let start = Instant::now();
+        let mut meter = RateMeter::new(ProgressPhase::Fetching);
+        meter.add(start, 0);
+        meter.add(start + Duration::from_nanos(1), 1 << 40);
+        assert_eq!(meter.speed(2 << 40, 1), "0 B/s, ETA unknown, 1 peer");
+        let mut meter = RateMeter::new(ProgressPhase::Fetching);
+        meter.add(start, 0);
+        meter.add(start + Duration::from_secs(4), 4);
+        assert_eq!(meter.speed(1 << 40, 1), "1 B/s, ETA unknown, 1 peer");
+        assert_eq!(meter.speed(3_604, 1), "1 B/s, ETA 1 h 0 min, 1 peer");
     }
 
     #[test]
@@ -303,6 +350,14 @@ mod tests {
         // The bar is hidden while other text is printed, and drawn again afterwards.
         assert_eq!(progress.aside(|| screen.shows()), "");
         assert_eq!(screen.shows(), fetching);
+        // A share has figures without a bar, as long as it has getters.
+        progress.serving(2, 3 * MIB);
+        assert_eq!(screen.shows().trim_end(), "3.00 MiB sent, 0 B/s, 2 getters");
+        progress.serving(0, 4 * MIB);
+        assert_eq!(screen.shows(), "");
+        progress.update(ProgressPhase::Hashing, 1, 2, 0);
+        progress.serving(0, 4 * MIB);
+        assert_ne!(screen.shows(), "", "no getter, and other work");
         progress.clear();
         assert_eq!(screen.shows(), "");
     }

@@ -52,7 +52,7 @@ pub(crate) fn bytes(count: u64) -> String {
 
 /// The rate of `count` bytes in `time`, in the form `1.2 GiB/s`.
 pub(crate) fn rate(count: u64, time: Duration) -> String {
-    let seconds = time.as_secs_f64().max(1e-9);
+    let seconds = time.as_secs_f64().max(1e-3);
     format!("{}/s", bytes((count as f64 / seconds) as u64))
 }
 

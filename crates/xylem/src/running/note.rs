@@ -1,13 +1,17 @@
 //! [`ProcessNote`]: what a running process publishes about itself, and how events change it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use xylem_library::LibraryEvent;
 use xylem_library::pieces::{PeerPicture, ProgressSnapshot};
 use xylem_link::{LinkStats, Traffic};
-use xylem_node::Event;
+use xylem_node::{Event, GetterReport, GetterState};
 
 /// Peers, and also shares, that a note lists at most.
 const MAX_ROWS: usize = 256;
+/// Getters whose bytes are counted.
+const MAX_GETTERS: usize = 4_096;
 
 /// See the module's documentation. Times are milliseconds since 1970.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -34,6 +38,9 @@ pub(crate) struct ProcessNote {
     pub(crate) shares: Vec<ShareNote>,
     /// The last failure.
     pub(crate) trouble: Option<String>,
+    /// Bytes sent to each getter of a share so far, by its number.
+    #[serde(skip)]
+    pub(crate) getters: BTreeMap<u64, u64>,
 }
 
 /// One peer.
@@ -42,6 +49,12 @@ pub(crate) struct PeerNote {
     /// Its address, as a face URI or HOST:PORT.
     pub(crate) peer: String,
     pub(crate) relayed: bool,
+    /// How a getter of a share is reached: direct, lan, carried, relayed, web or forwarder. Empty for other peers.
+    #[serde(default)]
+    pub(crate) way: String,
+    /// Bytes of packets that a share sent to it, of all that is shared.
+    #[serde(default)]
+    pub(crate) sent: u64,
     /// active, stalled or dropped.
     pub(crate) standing: String,
     /// Verified bytes that came from it.
@@ -89,8 +102,9 @@ pub(crate) struct ShareNote {
     pub(crate) root: String,
     pub(crate) bytes: u64,
     pub(crate) files: u64,
-    /// Complete fetches, as the getters report them; the bytes sent follow.
+    /// Complete fetches, as the getters report them.
     pub(crate) fetched: u64,
+    /// Bytes of packets sent.
     pub(crate) sent: u64,
 }
 
@@ -140,11 +154,10 @@ impl ProcessNote {
             }
             Event::Fetched(told) => {
                 let name = told.name.to_string();
-                for share in self.shares.iter_mut().filter(|share| share.name == name) {
-                    share.fetched += 1;
-                    share.sent = share.sent.saturating_add(told.sent);
-                }
+                let shares = self.shares.iter_mut().filter(|share| share.name == name);
+                shares.for_each(|share| share.fetched = share.fetched.saturating_add(1));
             }
+            Event::Getter(told) => self.see_getter(told),
             Event::PeerConnected { peer } => {
                 let _ = self.peer(&peer.to_string());
             }
@@ -179,6 +192,26 @@ impl ProcessNote {
             _ => return false,
         }
         true
+    }
+
+    /// Adds what was sent since the last report of the same getter.
+    fn see_getter(&mut self, told: &GetterReport) {
+        let known = match told.state {
+            GetterState::Ended => self.getters.remove(&told.number),
+            _ if self.getters.len() >= MAX_GETTERS && !self.getters.contains_key(&told.number) => {
+                return;
+            }
+            _ => self.getters.insert(told.number, told.sent),
+        };
+        let more = told.sent.saturating_sub(known.unwrap_or_default());
+        let name = told.name.to_string();
+        for share in self.shares.iter_mut().filter(|share| share.name == name) {
+            share.sent = share.sent.saturating_add(more);
+        }
+        if let Some(row) = self.peer(&told.peer.to_string()) {
+            row.way = told.way.to_string();
+            row.sent = row.sent.saturating_add(more);
+        }
     }
 
     fn begin(&mut self, phase: &str) {
@@ -223,6 +256,8 @@ impl PeerNote {
             refused: stats.refused,
             wrong: stats.misbehaviour.into(),
             link: link.as_ref().map(LinkNote::of),
+            way: String::new(),
+            sent: 0,
         }
     }
 }
@@ -251,7 +286,8 @@ impl LinkNote {
 mod tests {
     use super::*;
     use std::net::SocketAddr;
-    use xylem_library::reachable::FaceAddress;
+    use std::time::Duration;
+    use xylem_library::reachable::{FaceAddress, WayTaken};
 
     #[test]
     fn events_become_a_note() {
@@ -280,5 +316,36 @@ mod tests {
             why: String::new()
         }));
         assert_eq!(note.peers.len(), MAX_ROWS - 1);
+    }
+
+    #[test]
+    fn bytes_sent_to_getters_count_before_their_fetch_is_complete() {
+        let name = xylem_packet::Name::from_uri("/alice/film/v=7").unwrap();
+        let share = ShareNote { name: name.to_string(), ..ShareNote::default() };
+        let mut note = ProcessNote { shares: vec![share], ..ProcessNote::default() };
+        let browser = FaceAddress::Uri("wsclient://192.0.2.8:80".parse().unwrap());
+        for (number, state, sent) in [
+            (1, GetterState::Began, 10),
+            (2, GetterState::Began, 7),
+            (1, GetterState::Continues, 100),
+            (1, GetterState::Ended, 110),
+        ] {
+            let (peer, way) = (browser.clone(), WayTaken::Web);
+            let (bytes, complete, elapsed) = (9, false, Duration::ZERO);
+            let name = name.clone();
+            assert!(note.see(&Event::Getter(GetterReport {
+                number,
+                state,
+                peer,
+                way,
+                name,
+                bytes,
+                sent,
+                complete,
+                elapsed,
+            })));
+        }
+        assert_eq!((note.shares[0].sent, note.peers[0].sent), (117, 117));
+        assert_eq!((note.peers[0].way.as_str(), note.getters.len()), ("web", 1));
     }
 }

@@ -145,7 +145,10 @@ impl EventPrinter {
             ),
             // Each fetch of a version makes a link and ends it, which is no news.
             SyncEvent::Other(
-                Event::PeerConnected { .. } | Event::PeerGone { .. } | Event::Fetched(_),
+                Event::PeerConnected { .. }
+                | Event::PeerGone { .. }
+                | Event::Fetched(_)
+                | Event::Getter(_),
             ) => {}
             SyncEvent::Other(event) => out.event(event),
         }

@@ -160,7 +160,9 @@ const phases = { looking: "looking for peers", hashing: "hashing", fetching: "fe
 function fetchCard(run) {
   const samples = track(run), rate = rateOf(samples), running = run.phase !== "seeding";
   const percent = run.total ? Math.floor((run.done / run.total) * 100) : 0;
-  const left = running && rate > 0 ? (run.total - run.done) / rate : NaN;
+  // Under a byte a second, or with more than 1,000 hours left, nearly nothing comes.
+  const remaining = running && rate >= 1 ? (run.total - run.done) / rate : NaN;
+  const left = remaining <= 3_600_000 ? remaining : NaN;
   const trouble = run.trouble ? el("p", { class: "none warn" }, run.trouble) : null;
   return el("article", { class: "card" },
     el("div", { class: "row" },
@@ -216,8 +218,7 @@ const drawFolders = (folders) => show("folders", ...(folders?.length ? folders.m
 function drawShares(runs, service) {
   const rows = runs.flatMap((run) => run.shares.map((share) => ({
     ...share, name: last(share.name), by: `share, process ${run.pid}`,
-    // The bytes sent are reported only with a complete fetch.
-    sent: share.fetched ? share.sent : undefined, peers: run.peers.length, since: run.since_ms / 1000,
+    peers: run.peers.length, since: run.since_ms / 1000,
   })));
   const hashing = runs.filter((run) => run.phase === "hashing");
   rows.push(...(service ?? []).map((row) => ({
@@ -243,10 +244,10 @@ function drawShares(runs, service) {
 function drawPeers(runs) {
   // A share reports the bytes sent to peers, a fetch its Interests to them.
   const rows = runs.flatMap((run) => run.peers.map((peer) => (run.verb === "get" ? { ...peer, run }
-    : { peer: peer.peer, relayed: peer.relayed, standing: peer.standing, rtt_ms: peer.rtt_ms, took: peer.link?.sent.bytes, run })));
+    : { peer: peer.peer, relayed: peer.relayed, way: peer.way, standing: peer.standing, rtt_ms: peer.rtt_ms, took: peer.link?.sent.bytes ?? peer.sent, run })));
   show("peers", rows.length ? el("div", { class: "card" }, table([
     ["Peer", (row) => row.peer],
-    ["Connection", (row) => (row.relayed ? "relayed" : "direct")],
+    ["Connection", (row) => row.way || (row.relayed ? "relayed" : "direct")],
     ["For", (row) => `${row.run.verb} ${row.run.name || row.run.pid}`, "wide"],
     ["Received", (row) => some(row.bytes, bytes), "n"],
     ["Sent", (row) => some(row.took, bytes), "n"],
