@@ -177,8 +177,8 @@ class Firefox:
 
 
 class Share:
-    def __init__(self, xylem: str, path: pathlib.Path, store: pathlib.Path):
-        command = [xylem, "--store", store, "--no-progress", "share", path, "--web-listen", "127.0.0.1:0",
+    def __init__(self, xylem: str, path: pathlib.Path, store: pathlib.Path, at: str = "127.0.0.1:0"):
+        command = [xylem, "--store", store, "--no-progress", "share", path, "--web-listen", at,
                    "--listen", "127.0.0.1:0", "--foreground"]
         self.process = subprocess.Popen([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.ticket = self.process.stdout.readline().strip()
@@ -187,7 +187,8 @@ class Share:
                 assert found[2] == self.ticket, line
                 self.host = found[1]
                 break
-        threading.Thread(target=self.process.stderr.read, daemon=True).start()
+        self.lines = []
+        threading.Thread(target=lambda: self.lines.extend(self.process.stderr), daemon=True).start()
 
     def link(self, host: str | None = None, *peers: str) -> str:
         return f"http://{host or self.host}/#{self.ticket}" + "".join(f"&peer={peer}" for peer in peers)
@@ -211,7 +212,11 @@ class Between:
         while True:
             near, _ = self.server.accept()
             address, port = self.host.rsplit(":", 1)
-            far = socket.create_connection((address, int(port)))
+            try:
+                far = socket.create_connection((address, int(port)))
+            except OSError:
+                near.close()
+                continue
             threading.Thread(target=self.up, args=(near, far), daemon=True).start()
             threading.Thread(target=self.down, args=(far, near), daemon=True).start()
 
@@ -348,7 +353,9 @@ def check(xylem: str, browser, home: str, work: pathlib.Path):
         assert browser.run(DIGESTS) == [sha(data)], "other bytes than were shared"
         browser.run('document.getElementById("save").click()')
         assert saved(home, "film.bin") == data, "other bytes were saved"
-        print("  a file: exact, kept and saved")
+        until("the sharer's line", lambda: any("fetched all of film.bin" in line for line in film.lines))
+        assert any("fetches film.bin over the web page" in line for line in film.lines), film.lines
+        print("  a file: exact, kept and saved, and the sharer reports it")
 
         forget(browser)
         assert browser.run(DIGESTS) == [], "something is kept still"
@@ -408,6 +415,20 @@ def check(xylem: str, browser, home: str, work: pathlib.Path):
         again = slow.passed - before
         assert "were here already" in browser.run(TEXT % "status")
         assert again < 0.8 * len(data), f"{again:,} bytes once more"
+        forget(browser)
+        browser.open(large.link(slow.at))
+        until("a third of it", lambda: (browser.run(share_of) or 0) >= 33)
+        large.close()
+        away = 'document.getElementById("away")?.hidden === false && document.getElementById("away").textContent'
+        told = until("a line that the sharer is away", lambda: browser.run(away))
+        assert "has not answered since" in told and "are proven and kept" in told, told
+        assert not re.search(r"\de-\d|/s| left", browser.run(TEXT % "status")), browser.run(TEXT % "status")
+        assert browser.run('document.getElementById("again").hidden') is False, "no button to try again"
+        large = Share(xylem, work / "large.bin", work / "store-c", large.host)
+        browser.run('document.getElementById("again").click()')
+        finish(browser)
+        assert browser.run(DIGESTS) == [sha(data)] and browser.run(away) is False
+        print("  the sharer went and came back: told, and complete")
         print(f"  left in the middle: went on with {again / len(data):.0%} of the bytes, what was changed meanwhile came again")
     finally:
         large.close()

@@ -2,12 +2,13 @@
 const $ = (id) => document.getElementById(id);
 const CELLS = 1536; // maximum number of pieces in the map
 const ROWS = 2000; // maximum number of listed files
+const LONGEST = 1000 * 3600; // seconds; a longer remaining time is not shown
 
 const units = ["B", "kB", "MB", "GB", "TB"];
 function size(n) {
   let unit = 0;
   for (; n >= 999.5 && unit < 4; unit += 1) n /= 1000;
-  return `${unit ? n.toPrecision(3) : n} ${units[unit]}`;
+  return `${unit && n < 999.5 ? n.toPrecision(3) : Math.round(n)} ${units[unit]}`;
 }
 // Names come from a publisher: invisible characters, and those that reverse the text direction, are replaced.
 const odd = /[\p{Cc}\p{Default_Ignorable_Code_Point}\u2028\u2029\ufff9-\ufffb]/gu;
@@ -46,7 +47,7 @@ $("ask").addEventListener("submit", (event) => {
 
 // ---- the worker -----------------------------------------------------------------------------------
 
-let manifest, layout, map, proven = 0, finished = null, began, kept = 0;
+let manifest, layout, map, proven = 0, keeps = false, finished = null, began, kept = 0, failed = false;
 if (!ticket) {
   $("ask").hidden = false;
 } else if (typeof WebAssembly !== "object") {
@@ -57,13 +58,16 @@ if (!ticket) {
   worker.onmessage = ({ data }) => handlers[data.is]?.(data);
   const scheme = location.protocol === "https:" ? "wss://" : "ws://";
   worker.postMessage({ ticket, peers: peers.map((host) => ({ host, url: scheme + host })) });
-  $("again").onclick = () => location.reload();
+  // After a failure the worker has ended. Before, it has proven data that may be nowhere else.
+  $("again").onclick = () => (failed || !layout ? location.reload() : worker.postMessage({ again: true }));
   $("forget").onclick = () => { worker.postMessage({ forget: true }); };
 }
 
 const handlers = {
   failed({ why }) {
-    fail(why);
+    failed = true;
+    $("away").hidden = true;
+    fail(proven && keeps ? `${why}. ${size(proven)} are proven and kept in this browser: the next try continues with them` : why);
     $("actions").hidden = $("again").hidden = false;
   },
   bad({ host, what }) { note(`${host} ${what}: thrown away and requested again`); },
@@ -94,8 +98,9 @@ const handlers = {
     const cell = document.getElementById(`f${number}`)?.cells[2];
     if (cell) cell.textContent = "✓";
   },
-  state({ verified, rate, ranges, peers }) {
-    proven = verified;
+  state({ verified, rate, ranges, peers, away, keeps: outlives }) {
+    [proven, keeps] = [verified, outlives];
+    showAway(away, peers.length);
     for (let i = 0; i < ranges.length; i += 2) map?.add(ranges[i], ranges[i + 1]);
     map?.draw();
     showPeers(peers);
@@ -103,13 +108,15 @@ const handlers = {
     const share = layout.bytes ? verified / layout.bytes : 1;
     $("bar").firstElementChild.style.width = `${share * 100}%`;
     $("bar").setAttribute("aria-valuenow", Math.floor(share * 100));
-    const left = rate > 0 && share < 1 ? `, ${span((layout.bytes - verified) / rate)} left` : "";
+    const seconds = rate >= 1 && share < 1 ? (layout.bytes - verified) / rate : Infinity;
+    const left = seconds < LONGEST ? `, ${span(seconds)} left` : "";
     const from = kept ? `, ${size(kept)} of it were here already` : "";
-    $("status").textContent = `${size(verified)} of ${size(layout.bytes)} proven${from}${share < 1 ? `, ${size(rate)}/s${left}` : ""}`;
+    $("status").textContent = `${size(verified)} of ${size(layout.bytes)} proven${from}${share < 1 && !away ? `, ${size(rate)}/s${left}` : ""}`;
   },
   async done({ store, parts }) {
     const blob = store ? await stored(store) : new Blob(parts);
     finished = blob;
+    $("away").hidden = $("again").hidden = true;
     const took = (performance.now() - began) / 1e3;
     $("status").textContent = `All ${size(layout.bytes)} proven${kept ? `, ${size(kept)} of it were here already` : ""}. ${span(took)}.`;
     $("forget").hidden = !store;
@@ -141,6 +148,21 @@ const handlers = {
 function span(seconds) {
   if (seconds < 90) return `${Math.ceil(seconds)} s`;
   return seconds < 5400 ? `${Math.ceil(seconds / 60)} min` : `${(seconds / 3600).toFixed(1)} h`;
+}
+
+// States that no sharer answers, since when, and what is kept, and offers to try again; hides that when one answers.
+function showAway(since, peers) {
+  $("away").hidden = !since;
+  $("again").hidden = !since;
+  if (!since) return;
+  $("actions").hidden = false;
+  const who = peers > 1 ? "No sharer has" : "The sharer has not";
+  const when = new Date(since).toLocaleTimeString();
+  const where = keeps ? "kept in this browser, also when the page is closed" : "kept until this page is closed";
+  const have = proven ? ` ${size(proven)} are proven and ${where}.` : "";
+  const text = `${who} answered since ${when}.${have} This page goes on when ${peers > 1 ? "one" : "it"} answers.`;
+  // Announced to screen readers once, not with every report.
+  if ($("away").textContent !== text) $("away").textContent = text;
 }
 
 async function stored(store) {

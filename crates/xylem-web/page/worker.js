@@ -6,10 +6,14 @@ const TRAIN = 8000; // maximum bytes of Interests in one message; sharers accept
 const STATE_MS = 200; // interval of reports to the page
 const FLUSH_MS = 500; // interval at which unfinished runs are written
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
+const AWAY_MS = 5000; // a sharer that has sent nothing for so long counts as away
+const REDIAL_MS = 20_000; // a connection on which nothing has come for so long is made anew
 
 let w; // the module's exports
 let store;
 let over = false;
+let looking = false; // kept data are read back, and nothing is requested
+let heard; // when a sharer has sent something last, in ms since 1970, or the page began
 let ranges = []; // proven since the last report to the page: offset, length, …
 const peers = [];
 const byId = new Map();
@@ -111,6 +115,7 @@ async function openStore(name) {
 
 // Reads back data of an earlier visit, and keeps what is proven.
 async function look() {
+  looking = true;
   store.recall((records) => {
     give(records);
     w.recall();
@@ -129,6 +134,10 @@ async function look() {
     }
   }
   if (kept > 0) postMessage({ is: "kept", bytes: kept });
+  tellState();
+  looking = false;
+  heard = Date.now();
+  for (const peer of peers) peer.heard = now();
   w.begin();
   schedule();
 }
@@ -138,6 +147,7 @@ async function look() {
 let nextId = 0;
 
 function connect(peer) {
+  clearTimeout(peer.retry);
   if (over || peer.refused) return;
   const socket = new WebSocket(`${peer.url}/${peer.pass}`);
   socket.binaryType = "arraybuffer";
@@ -148,12 +158,15 @@ function connect(peer) {
     peer.id = nextId++;
     byId.set(peer.id, peer);
     peer.state = "connected";
-    peer.tries = 0;
+    peer.heard = now();
     w.add_peer(peer.id, now());
     schedule();
   };
   socket.onmessage = ({ data }) => {
     if (over || typeof data === "string" || peer.id === undefined) return;
+    heard = Date.now();
+    peer.heard = now();
+    peer.tries = 0;
     give(new Uint8Array(data));
     w.message(peer.id, now());
     schedule();
@@ -166,12 +179,32 @@ function connect(peer) {
       peer.bytes = 0;
       peer.id = undefined;
     }
-    if (peer.refused || over) return;
+    if (over) return;
+    if (peers.every((one) => one.refused)) return fail("no sharer of this link can be asked any more");
+    if (peer.refused) return;
     const wait = RETRY_MS[Math.min(peer.tries++, RETRY_MS.length - 1)];
     peer.state = peer.tries > 2 ? "not reachable" : "connecting";
-    setTimeout(() => connect(peer), wait);
+    peer.retry = setTimeout(() => connect(peer), wait);
     schedule();
   };
+}
+
+// Connects at once to the sharers that do not answer, for a person who cannot wait for the next try.
+function again() {
+  for (const peer of peers) {
+    if (over || peer.refused || peer.socket?.readyState === WebSocket.CONNECTING) continue;
+    peer.tries = 0;
+    if (peer.id === undefined) connect(peer);
+    else if (now() - peer.heard > AWAY_MS) peer.socket.close();
+  }
+}
+
+// Ends connections that are open in name only: their machine may be gone. Another is made then.
+function redial() {
+  if (looking) return;
+  for (const peer of peers) {
+    if (peer.id !== undefined && now() - peer.heard > REDIAL_MS) peer.socket.close();
+  }
 }
 
 // ---- the turn ---------------------------------------------------------------------------------------------
@@ -232,6 +265,7 @@ function told(text) {
   const event = JSON.parse(text);
   if (event.is === "failed") return fail(event.why);
   if (event.is === "done") {
+    ask(); // the notices that all of it was fetched
     over = true;
     for (const peer of peers) peer.socket?.close();
     const kept = store.finish(layout.bytes);
@@ -270,8 +304,12 @@ function tellState() {
   w.state(now());
   const state = JSON.parse(takenText());
   const at = now(), span = Math.max(1, at - last.at) / 1e3;
-  const smooth = (old, fresh) => (old === undefined ? fresh : old * 0.7 + fresh * 0.3);
-  rate = smooth(rate || undefined, (state.verified - last.verified) / span);
+  // Below one byte a second nothing comes: an average only ever approaches 0.
+  const smooth = (old, fresh) => {
+    const mean = old ? old * 0.7 + fresh * 0.3 : fresh;
+    return mean < 1 ? 0 : mean;
+  };
+  rate = smooth(rate, looking ? 0 : (state.verified - last.verified) / span);
   for (const [id, standing, bytes] of state.peers) {
     const peer = byId.get(id);
     if (!peer) continue;
@@ -280,8 +318,11 @@ function tellState() {
     if (peer.state === "connected" || peer.state === "silent") peer.state = standing === "stalled" ? "silent" : "connected";
   }
   last = { at, verified: state.verified };
+  const away = !looking && Date.now() - heard > AWAY_MS;
   postMessage({
-    is: "state", verified: state.verified, total: state.total, rate, ranges,
+    is: "state", verified: state.verified, total: state.total, rate: away ? 0 : rate, ranges,
+    // Since when no sharer has sent anything, and whether what is proven outlives the page.
+    away: away ? heard : 0, keeps: store instanceof Kept,
     peers: peers.map((peer) => ({ host: peer.host, state: peer.state, bytes: peer.before + peer.bytes, rate: peer.id === undefined || over ? 0 : peer.rate, bad: peer.bad > 0 })),
   });
   ranges = [];
@@ -297,6 +338,7 @@ async function run(data) {
     return fail(error instanceof WebAssembly.CompileError ? "this browser is too old: its WebAssembly has no SIMD" : `the page's program could not be loaded: ${error.message}`);
   }
   w = module.instance.exports;
+  heard = Date.now();
   giveText(data.ticket);
   w.pass();
   const pass = takenText();
@@ -314,7 +356,11 @@ async function run(data) {
     if (peers.length === 1) return fail("nothing of this ticket is shared here: ask for a new link");
   }
   for (const peer of peers) connect(peer);
-  setInterval(() => over || tellState(), STATE_MS);
+  setInterval(() => {
+    if (over) return;
+    redial();
+    tellState();
+  }, STATE_MS);
   setInterval(() => {
     if (over || !store) return;
     w.flush();
@@ -328,5 +374,6 @@ onmessage = async ({ data }) => {
     await all.removeEntry(storeName, { recursive: true }).catch(() => undefined);
     return postMessage({ is: "forgotten" });
   }
+  if (data.again) return again();
   run(data).catch((error) => fail(String(error)));
 };

@@ -5,8 +5,8 @@ use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
-use xylem_object::{Manifest, ObjectId, PublicationKind, Ticket};
-use xylem_packet::{Packet, frame_len};
+use xylem_object::{Manifest, ObjectId, PublicationKind, Ticket, fetched};
+use xylem_packet::{InterestBuilder, Name, Packet, frame_len};
 use xylem_transfer::{FailReason, PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 use xylem_tree::Geometry;
 
@@ -22,7 +22,8 @@ const MAX_WINDOW: u32 = 448;
 const MAX_PEERS: usize = 16;
 /// Maximum number of segments that wait for the nodes that prove them; each holds the message that it came in.
 const MAX_HELD: usize = 512;
-/// Without progress for this long the fetch fails; kept data serve the next try.
+/// Without progress for this long the fetch fails, if a peer is connected; kept data serve the next try. Without a peer it
+/// waits for one: what the page holds in memory alone would be lost with it.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 /// Reasons for which a page cannot fetch a ticket's content.
@@ -66,6 +67,14 @@ pub struct Download {
     runs: OpenRuns,
     told: VecDeque<PageReport>,
     verified: u64,
+    /// The part of `verified` that came from peers.
+    fetched: u64,
+    /// Connected peers.
+    peers: Vec<u32>,
+    name: Name,
+    seed: u64,
+    /// The notice that all of it is here, and the peers that have not received it yet.
+    notice: (Vec<u8>, Vec<u32>),
 }
 
 impl Download {
@@ -76,6 +85,7 @@ impl Download {
     pub fn new(ticket: &str, seed: u64) -> Result<Self, StartError> {
         let ticket: Ticket = ticket.trim().parse()?;
         let prefix = ticket.name.ok_or(StartError::NoName)?;
+        let name = prefix.clone();
         let spec = TransferSpec {
             prefix,
             publisher: ticket.publisher,
@@ -89,8 +99,10 @@ impl Download {
             give_up: GIVE_UP,
             ..TransferConfig::default()
         };
+        let mut transfer = Transfer::new(spec, config, seed);
+        transfer.set_paused(Duration::ZERO, true);
         Ok(Self {
-            transfer: Transfer::new(spec, config, seed),
+            transfer,
             phase: DownloadPhase::Opening { listing: Vec::new() },
             manifest: None,
             layout: FileLayout::default(),
@@ -101,17 +113,32 @@ impl Download {
             runs: OpenRuns::default(),
             told: VecDeque::new(),
             verified: 0,
+            fetched: 0,
+            peers: Vec::new(),
+            name,
+            seed,
+            notice: (Vec::new(), Vec::new()),
         })
     }
 
     /// Adds a peer; a number is used only once. False if there are too many.
     pub fn add_peer(&mut self, now: Duration, peer: u32) -> bool {
-        self.transfer.add_peer(now, PeerId(peer))
+        let added = self.transfer.add_peer(now, PeerId(peer));
+        if added {
+            self.peers.push(peer);
+            self.transfer.set_paused(now, false);
+        }
+        added
     }
 
     /// Removes a peer after its connection has ended.
     pub fn remove_peer(&mut self, now: Duration, peer: u32) {
         self.transfer.remove_peer(now, PeerId(peer));
+        self.peers.retain(|known| *known != peer);
+        self.notice.1.retain(|known| *known != peer);
+        if self.peers.is_empty() {
+            self.transfer.set_paused(now, true);
+        }
     }
 
     /// Takes a message of a peer with any content: a sequence of packets.
@@ -139,8 +166,13 @@ impl Download {
         }
     }
 
-    /// Writes the next Interest to `packet`, in place of its content; returns the peer to send it to.
+    /// Writes the next Interest to `packet`, in place of its content; returns the peer to send it to. After
+    /// the report that it is done these are notices to the peers that all of it was fetched.
     pub fn poll_transmit(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<u32> {
+        if let Some(peer) = self.notice.1.pop() {
+            packet.clone_from(&self.notice.0);
+            return Some(peer);
+        }
         self.transfer.poll_transmit(now, packet).map(|peer| peer.0)
     }
 
@@ -225,6 +257,7 @@ impl Download {
                         (_, Some(file)) => {
                             let at = file.base + segment.offset;
                             self.verified += segment.content.len() as u64;
+                            self.fetched += segment.content.len() as u64;
                             self.told
                                 .extend(self.runs.add(at, &segment.content).map(PageReport::Run));
                         }
@@ -357,6 +390,19 @@ impl Download {
             self.flush();
             self.phase = DownloadPhase::Over;
             self.told.push_back(PageReport::done());
+            self.give_notice();
+        }
+    }
+
+    /// Prepares the notice to the peers, unless all was kept from earlier visits.
+    fn give_notice(&mut self) {
+        let once = self.seed.to_be_bytes();
+        let [a, b, c, d, ..] = once;
+        let name = fetched::notice(self.name.as_ref(), once, self.fetched);
+        let mut interest = Vec::new();
+        let written = InterestBuilder::new(name.as_ref()).nonce([a, b, c, d]).encode(&mut interest);
+        if self.fetched > 0 && written.is_ok() {
+            self.notice = (interest, self.peers.clone());
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::HashMap;
 
-use xylem_object::{Manifest, Packets, PublisherKey, Ticket, naming, produce};
+use xylem_object::{Manifest, Packets, PublisherKey, Ticket, fetched, naming, produce};
 use xylem_packet::{Data, Packet};
 use xylem_web::{Download, PageReport};
 
@@ -48,6 +48,8 @@ struct Kept {
     said: Vec<String>,
     /// Number of answered segments and tiles.
     answers: usize,
+    /// Packets after the end, with the peers to send them to.
+    last: Vec<(u32, Vec<u8>)>,
 }
 
 /// Fetches until it is done, or until `most` packets have come, starting with the kept data. Peer 1, if present,
@@ -96,6 +98,9 @@ fn fetch(of: &Published, kept: &mut Kept, liar: bool, most: usize) {
         let says =
             |what: &str| kept.said.iter().any(|text| text.contains(&format!("\"is\":\"{what}\"")));
         if says("done") || says("failed") || kept.answers >= most {
+            while let Some(peer) = download.poll_transmit(now, &mut interest) {
+                kept.last.push((peer, interest.clone()));
+            }
             return;
         }
         if says("layout") && !looked {
@@ -159,4 +164,66 @@ fn an_unfit_ticket_is_refused_with_the_reason() {
     let why = |ticket: &str| Download::new(ticket, 1).err().unwrap().to_string();
     assert_eq!(why("hello"), "not a ticket: a ticket begins with \"xylem:\"");
     assert!(why(&published(1, false).ticket).contains("xylem share --web"));
+}
+
+/// Sharers show and count complete fetches of browsers as those of `xylem get`.
+#[test]
+fn a_complete_fetch_is_reported_to_its_peers() {
+    let file = published(3_000_000, true);
+    let mut kept = Kept::default();
+    fetch(&file, &mut kept, false, usize::MAX);
+    let [(0, notice)] = &kept.last[..] else { panic!("{} packets", kept.last.len()) };
+    let Ok(Packet::Interest(notice)) = Packet::decode(notice) else { panic!("an Interest") };
+    let ticket: Ticket = file.ticket.parse().unwrap();
+    let told = fetched::parse_notice(ticket.name.unwrap().as_ref(), notice.name());
+    assert_eq!(told.expect("a notice").1, 3_000_000);
+    // A visit that finds all of it kept fetches nothing, and reports nothing.
+    (kept.said, kept.last) = Default::default();
+    fetch(&file, &mut kept, false, usize::MAX);
+    assert!(kept.said.iter().any(|text| text.contains("done")) && kept.last.is_empty());
+}
+
+#[test]
+fn a_fetch_waits_for_peers_that_have_gone() {
+    let file = published(3_000_000, true);
+    let mut download = Download::new(&file.ticket, 1).unwrap();
+    let (mut now, mut interest) = (Duration::ZERO, Vec::new());
+    let said = |download: &mut Download| {
+        let reports = std::iter::from_fn(|| download.poll_report());
+        let texts = reports.filter_map(|told| match told {
+            PageReport::Text(text) => Some(text),
+            _ => None,
+        });
+        texts.collect::<Vec<_>>().concat()
+    };
+    // No peer is there at first, and none after the manifest has come.
+    for peer in 0..3 {
+        for _ in 0..120 {
+            now += Duration::from_secs(10);
+            download.handle_timeout(now);
+        }
+        assert!(!said(&mut download).contains("failed"), "peer {peer}");
+        download.add_peer(now, peer);
+        // Few packets from each, so that some are missing at the end.
+        for _ in 0..20 {
+            let Some(to) = download.poll_transmit(now, &mut interest) else { break };
+            let Ok(Packet::Interest(asked)) = Packet::decode(&interest) else { panic!("asked") };
+            let packet = file.packets[&asked.name().to_string()].clone();
+            download.handle_message(now, to, packet.into());
+        }
+        download.handle_timeout(now);
+        if said(&mut download).contains("layout") {
+            download.begin();
+        }
+        if peer < 2 {
+            download.remove_peer(now, peer);
+        }
+    }
+    // A peer that is connected and sends nothing ends the fetch.
+    for _ in 0..120 {
+        now += Duration::from_secs(10);
+        download.handle_timeout(now);
+        while download.poll_transmit(now, &mut interest).is_some() {}
+    }
+    assert!(said(&mut download).contains("failed"));
 }
