@@ -1,6 +1,6 @@
 //! Parses the command line. Wrong usage is one line on standard error, with `--json` also an event, and exit code 2.
 
-use crate::cli::Common;
+use crate::cli::{Common, LogFormat};
 use crate::exit::{CommandFailure, Exit};
 use crate::meant;
 use crate::output;
@@ -21,6 +21,10 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
         args.push("-h".into());
     }
     let json = asks_for_json(&args, std::env::var_os("XYLEM_JSON"));
+    // Errors of this function are lines of standard error, too.
+    if value_of("--log-format", "XYLEM_LOG_FORMAT", &args).as_deref() == Some("json") {
+        output::log::set_line_format(LogFormat::Json);
+    }
     let mut command = verbs::command_for(&args).color(help_color(&args));
     if args.iter().any(|word| word == "-h") {
         command = verbs::terse(command);
@@ -37,7 +41,7 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
         },
         // The command line asks for nothing yet: show the help.
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
-            if !json =>
+            if !json && !output::log::has_json_lines() =>
         {
             // Ignore a closed standard error.
             let _ = write!(io::stderr().lock(), "{}", verb_of(&args).render_help());
@@ -62,18 +66,24 @@ fn asks_for_json(args: &[OsString], variable: Option<OsString>) -> bool {
     flag || set().unwrap_or(false)
 }
 
-/// Finds `--color` before the rest is parsed, because parsing may print the help.
-fn help_color(args: &[OsString]) -> ColorChoice {
-    let mut words = args.iter().filter_map(|a| a.to_str());
-    let mut asked = std::env::var("XYLEM_COLOR").ok();
+/// The value of a common flag, or of its variable, for a command line that could not be parsed as a whole.
+fn value_of(flag: &str, variable: &str, args: &[OsString]) -> Option<String> {
+    let words = args.iter().skip(1).take_while(|word| *word != "--");
+    let mut words = words.filter_map(|word| word.to_str());
+    let mut asked = std::env::var(variable).ok();
     while let Some(word) = words.next() {
-        match word.strip_prefix("--color") {
+        match word.strip_prefix(flag) {
             Some("") => asked = words.next().map(str::to_owned),
-            Some(value) => asked = value.strip_prefix('=').map(str::to_owned),
-            None => {}
+            Some(value) if value.starts_with('=') => asked = Some(value[1..].to_owned()),
+            Some(_) | None => {}
         }
     }
-    match asked.as_deref() {
+    asked
+}
+
+/// Finds `--color` before the rest is parsed, because parsing may print the help.
+fn help_color(args: &[OsString]) -> ColorChoice {
+    match value_of("--color", "XYLEM_COLOR", args).as_deref() {
         Some("always") => ColorChoice::Always,
         Some("never") => ColorChoice::Never,
         _ => ColorChoice::Auto,

@@ -145,6 +145,30 @@ fn with_a_json_log_all_of_standard_error_is_json() {
     assert_eq!((rows.len(), &rows[0]["level"]), (1, &"ERROR".into()), "{rows:?}");
 }
 
+/// A wrong command line is reported before its flags are known as a whole.
+#[test]
+fn with_a_json_log_wrong_usage_is_json() {
+    let dir = tempfile::tempdir().unwrap();
+    for (words, variable) in [
+        (&["--log-format", "json", "get"][..], None),
+        (&["get", "xylem:a", "--limit", "5Q", "--log-format=json"], None),
+        (&["frobnicate"], Some("json")),
+        (&[], Some("json")),
+        (&["ndn", "ctl"], Some("json")),
+    ] {
+        let mut command = xylem(dir.path());
+        command.args(words).stdin(Stdio::null());
+        variable.into_iter().for_each(|format| {
+            command.env("XYLEM_LOG_FORMAT", format);
+        });
+        let output = finish(command);
+        assert_exit(&output, 2);
+        let text = stderr(&output);
+        let row: serde_json::Value = serde_json::from_str(&text).expect(&text);
+        assert_eq!(row["level"], "ERROR", "{words:?}");
+    }
+}
+
 /// `--no-progress` applies to JSON events, too.
 #[test]
 fn without_progress_there_are_no_progress_events() {

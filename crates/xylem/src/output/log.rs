@@ -48,9 +48,14 @@ pub(crate) fn set_line_format(format: LogFormat) {
     AS_JSON.store(format == LogFormat::Json, Ordering::Relaxed);
 }
 
+/// Whether standard error has JSON objects alone.
+pub(crate) fn has_json_lines() -> bool {
+    AS_JSON.load(Ordering::Relaxed)
+}
+
 /// Writes a message to standard error: after `prefix`, or as an object of the log.
 pub(super) fn write_message(level: Level, prefix: &str, text: &str) {
-    let line = if AS_JSON.load(Ordering::Relaxed) {
+    let line = if has_json_lines() {
         let fields = [("message".to_owned(), text.into())].into_iter().collect();
         row(level, "xylem", fields)
     } else {

@@ -3,6 +3,7 @@
 use super::{CodeWantedRow, WantedCode, now_ms};
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
+use crate::output::log::has_json_lines;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
@@ -71,7 +72,7 @@ impl Typed {
             _ => "which the CA's operator tells you",
         };
         let tries = if tries == 1 { "1 try".to_owned() } else { format!("{tries} tries") };
-        if io::stdin().is_terminal() {
+        if io::stdin().is_terminal() && !has_json_lines() {
             let mut err = io::stderr().lock();
             let _ = write!(err, "Code, {whence} ({tries}): ").and_then(|()| err.flush());
         } else {
