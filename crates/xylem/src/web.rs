@@ -2,8 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 
-use xylem_node::SitePage;
+use xylem_node::{ReachWay, SitePage};
 use xylem_object::ticket::Address;
+use xylem_reach::kind::is_global;
 
 /// The default port of the page.
 const PORT: u16 = 7380;
@@ -41,23 +42,59 @@ pub(crate) fn pages() -> Vec<SitePage> {
 /// The link to paste into a browser. The page is served at `at`; if that is all interfaces, the link has the ticket's
 /// first address.
 pub(crate) fn link(at: SocketAddr, addresses: &[Address], ticket: &str) -> String {
-    let named = addresses.iter().map(|address| match address {
+    let host = match place(at, addresses) {
         Address::Ip(named) => SocketAddr::new(named.ip(), at.port()).to_string(),
         Address::Host(host, _) => format!("{}:{}", host.as_str(), at.port()),
-    });
+    };
+    format!("http://{host}/#{ticket}")
+}
+
+/// Which browsers reach the link; `None` if that depends on what stands before this machine ([`behind_router`]).
+pub(crate) fn reach_of_link(at: SocketAddr, addresses: &[Address]) -> Option<String> {
+    match place(at, addresses) {
+        Address::Ip(named) if named.ip().is_loopback() => {
+            Some("Only browsers on this machine reach that link.".to_owned())
+        }
+        Address::Ip(named) if !is_global(named.ip()) => Some(format!(
+            "Only browsers in the local network reach that link. For others forward TCP port {} of the router to this \
+             machine, and put the router's address into the link.",
+            at.port()
+        )),
+        _ => None,
+    }
+}
+
+/// The same for a machine behind a router or a relay: both pass the encrypted link alone. `at`: where the page is
+/// served.
+pub(crate) fn behind_router(way: ReachWay, at: SocketAddr) -> Option<String> {
+    match way {
+        ReachWay::Here | ReachWay::Lan | ReachWay::Direct => None,
+        ReachWay::Mapped
+        | ReachWay::Announced
+        | ReachWay::Punched
+        | ReachWay::PunchedOrRelayed
+        | ReachWay::Relayed => Some(format!(
+            "Browsers elsewhere reach the page only if TCP port {} is forwarded to this machine: what stands before it \
+             passes the encrypted link, and the page is not part of that.",
+            at.port()
+        )),
+    }
+}
+
+/// The place that the link names.
+fn place(at: SocketAddr, addresses: &[Address]) -> Address {
     let reachable = |address: &&Address| match address {
         Address::Ip(named) => named.is_ipv4() == at.is_ipv4(),
         Address::Host(..) => true,
     };
-    let host = match at.ip().is_unspecified() {
-        false => at.to_string(),
+    match at.ip().is_unspecified() {
+        false => Address::Ip(at),
         true => addresses
             .iter()
-            .position(|address| reachable(&address))
-            .and_then(|first| named.clone().nth(first))
-            .unwrap_or_else(|| SocketAddr::new(loopback(at.ip()), at.port()).to_string()),
-    };
-    format!("http://{host}/#{ticket}")
+            .find(reachable)
+            .cloned()
+            .unwrap_or_else(|| Address::Ip(SocketAddr::new(loopback(at.ip()), at.port()))),
+    }
 }
 
 fn loopback(ip: IpAddr) -> IpAddr {
@@ -80,6 +117,25 @@ mod tests {
         assert_eq!(link_at("[::]:80"), "http://[2001:db8::7]:80/#xylem:t");
         assert_eq!(link_at("127.0.0.1:9"), "http://127.0.0.1:9/#xylem:t");
         assert_eq!(link("0.0.0.0:9".parse().unwrap(), &[], "t"), "http://127.0.0.1:9/#t");
+    }
+
+    #[test]
+    fn a_link_states_which_browsers_reach_it() {
+        let reach = |address: &str| {
+            reach_of_link("0.0.0.0:7380".parse().unwrap(), &[address.parse().unwrap()])
+        };
+        assert!(reach("127.0.0.1:7348").unwrap().contains("on this machine"));
+        let near = reach("192.168.1.9:7348").unwrap();
+        assert!(near.contains("local network") && near.contains("TCP port 7380"), "{near}");
+        assert_eq!(reach("198.51.100.7:7348"), None);
+        assert_eq!(reach("me.example.org:7000"), None);
+        let at = "0.0.0.0:7380".parse().unwrap();
+        for way in [ReachWay::Direct, ReachWay::Lan, ReachWay::Here] {
+            assert_eq!(behind_router(way, at), None, "{way:?}");
+        }
+        for way in [ReachWay::Mapped, ReachWay::Announced, ReachWay::Punched, ReachWay::Relayed] {
+            assert!(behind_router(way, at).unwrap().contains("TCP port 7380"), "{way:?}");
+        }
     }
 
     /// The page, its script and its program are small, and have nothing inline.

@@ -24,11 +24,13 @@ pub(crate) use progress::{ProgressDisplay, ProgressPhase};
 use crate::cli::{Color, Common, LogFormat};
 use crate::exit::{CommandFailure, Exit};
 use crate::running::NoteWriter;
+use crate::web::behind_router;
 use getters::GetterDisplay;
 use reaching::LineKind;
 use serde::Serialize;
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Instant;
 use text::{bytes, clean, clean_json, count, duration, path_for_sums};
@@ -89,6 +91,8 @@ pub(crate) struct Out {
     getters: GetterDisplay,
     /// How this machine can be reached from elsewhere, as reported so far.
     way: Option<ReachWay>,
+    /// Where the page for browsers is served, until it is reported which browsers reach it.
+    web: Option<SocketAddr>,
     /// Receives the events for `xylem ui`.
     running: Option<NoteWriter>,
     /// Raised when standard output is gone, so that a long run ends.
@@ -121,6 +125,7 @@ impl Out {
             progress: ProgressDisplay::new(shown, terminal),
             getters: GetterDisplay::default(),
             way: None,
+            web: None,
             running: None,
             stop: None,
             broken: None,
@@ -282,6 +287,10 @@ impl Out {
         }
         if let Event::Reach(ReachStatus { way, .. }) = &event {
             self.way = Some(*way);
+            if let Some(what) = self.web.and_then(|at| behind_router(*way, at)) {
+                self.web = None;
+                self.warn(&what);
+            }
         }
         match event {
             Event::Library(LibraryEvent::Hashing { done, total }) => {

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::text::{bytes, clean, count};
 use super::{Out, reaching};
 use crate::exit::CommandFailure;
-use crate::web::link;
+use crate::web::{link, reach_of_link};
 use xylem_node::Event;
 
 impl Out {
@@ -67,6 +67,10 @@ impl Out {
         if let Some(at) = web.first() {
             self.note("In a browser (not encrypted; every piece is proven):\n");
             self.note(&format!("  {}\n", link(*at, &addresses, &ticket)));
+            if let Some(who) = reach_of_link(*at, &addresses) {
+                self.note(&who);
+            }
+            self.web = Some(*at);
         }
         self.show_qr(&ticket);
         Ok(())
