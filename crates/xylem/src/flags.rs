@@ -33,8 +33,8 @@ impl FromArgs {
 pub(crate) struct TimeoutArgs {
     /// Give up after this long without progress
     ///
-    /// After this time `send` tries again, as does `witness` without --once. A read of a mounted file fails.
-    /// [default: 30; `send`, `inbox`, `inbox trust` 10; `ticket` 3; `get --wait` never]
+    /// [default: 30]
+    // `verbs.rs` has the words of the verbs in which it is otherwise.
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, allow_negative_numbers = true,
           env = "XYLEM_TIMEOUT", hide_env_values = true)]
     timeout: Option<Duration>,

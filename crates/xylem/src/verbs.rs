@@ -168,6 +168,20 @@ const VERBS: &[Verb] = &[
 /// Most flags of a verb within another one that `-h` shows without a choice.
 const MAX_SHOWN_FLAGS: usize = 8;
 
+/// What `--timeout` does in the verbs in which it is not 30 seconds and an end.
+const TIMEOUTS: [(&str, &str); 7] = [
+    ("get", "[default: 30; with --wait never]"),
+    ("mount", "After this time a read of a file fails. [default: 30]"),
+    ("send", "After this time it tries again. [default: 10]"),
+    ("inbox", "[default: 10]"),
+    ("inbox trust", "[default: 10]"),
+    ("ticket", "[default: 3]"),
+    ("witness", "After this time it tries again, except with --once. [default: 30]"),
+];
+
+/// The part of the help of `--no-lan` for verbs with `--listen`.
+const OF_LISTEN: &str = "; nothing is announced if --listen names loopback alone";
+
 const RELAY_FLAGS: [&str; 3] = ["listen", "metrics", "accept-open"];
 
 /// Verbs and groups that `xylem --help` describes with a line each. It names the others in one line.
@@ -188,6 +202,7 @@ impl Verb {
     fn build(&self) -> clap::Command {
         let (_, name) = self.place();
         let built = (self.arguments)(clap::Command::new(name)).disable_help_subcommand(true);
+        let built = in_its_words(built, self.words);
         let is_first = |arg: &clap::Arg| {
             arg.is_positional() || arg.get_long().is_some_and(|it| self.first_flags.contains(&it))
         };
@@ -204,6 +219,29 @@ impl Verb {
         });
         with_short_help(built, self.words)
     }
+}
+
+/// `command`, the verb `words`, whose shared flags describe what they do in this verb.
+fn in_its_words(command: clap::Command, words: &str) -> clap::Command {
+    let listens = command.get_arguments().any(|arg| arg.get_long() == Some("listen"));
+    let timeout = TIMEOUTS.iter().find(|(verb, _)| *verb == words).map(|(_, what)| *what);
+    let text =
+        |help: Option<&clap::builder::StyledStr>| help.map(ToString::to_string).unwrap_or_default();
+    let command = command.mut_args(|arg| match (arg.get_id().as_str(), timeout) {
+        ("timeout", Some(what)) => {
+            let help = format!("{}\n\n{what}", text(arg.get_help()));
+            arg.long_help(help)
+        }
+        ("no_lan", _) if !listens => {
+            let help = text(arg.get_long_help()).replace(OF_LISTEN, "");
+            arg.long_help(help)
+        }
+        _ => arg,
+    });
+    command.mut_subcommands(|inner| {
+        let words = format!("{words} {}", inner.get_name());
+        in_its_words(inner, &words)
+    })
 }
 
 impl VerbGroup {
@@ -401,6 +439,29 @@ mod tests {
         let mut command = terse(command()).term_width(80);
         command.build();
         command
+    }
+
+    #[test]
+    fn shared_flags_describe_what_they_do_in_each_verb() {
+        let whole = command();
+        let mut seen = 0;
+        for (words, verb) in each(&whole) {
+            let has = |long: &str| verb.get_arguments().find(|arg| arg.get_long() == Some(long));
+            let help = |long: &str| has(long)?.get_long_help().map(ToString::to_string);
+            let own = TIMEOUTS.iter().find(|(verb, _)| *verb == words);
+            seen += usize::from(own.is_some());
+            // `ping` and others have a flag of their own by this name.
+            let shared = |help: &String| help.starts_with("Give up after this long without");
+            if let Some(help) = help("timeout").filter(shared) {
+                let what = own.map_or("[default: 30]", |(_, what)| *what);
+                assert!(help.ends_with(&format!("\n\n{what}")), "{words}: {help}");
+            }
+            if let Some(help) = help("no-lan") {
+                assert_eq!(help.contains(OF_LISTEN), has("listen").is_some(), "{words}: {help}");
+                assert!(help.contains("Both are by mDNS"), "{words}: {help}");
+            }
+        }
+        assert_eq!(seen, TIMEOUTS.len());
     }
 
     /// A name of an option that takes another kind of value elsewhere means another thing there.
