@@ -32,7 +32,7 @@ pub enum EngineError {
         why: io::Error,
     },
     /// The encrypted link does not listen there.
-    #[error("{0} is not encrypted; `xylem share --plain-listen` takes such an address")]
+    #[error("{0} is not encrypted; `xylem share --plain-listen HOST:PORT` serves unencrypted NDN")]
     NotEncrypted(FaceAddress),
     /// A forwarder to which no face can be made.
     #[error("cannot reach {at}: {why}")]

@@ -538,7 +538,7 @@ pub(super) fn list(
         }
     }
     if all.is_empty() {
-        out.note("No folder is kept in step: xylem sync DIR");
+        out.note("No folder is kept in step: `xylem sync DIR`");
     }
     Ok(Exit::Done)
 }

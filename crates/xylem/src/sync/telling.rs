@@ -130,7 +130,7 @@ impl EventPrinter {
                 short(&key)
             ))),
             SyncEvent::Applies { name, key, why } => out.note(&clean(&format!(
-                "A peer named {name} has the ticket, but is not a member: {why}. The founder can admit it: xylem sync DIR --allow {key}"
+                "A peer named {name} has the ticket, but is not a member: {why}. The founder can admit it: `xylem sync DIR --allow {key}`"
             ))),
             SyncEvent::RulesWait { files } => out.warn(&clean(&format!(
                 "another member has changed {}, which .xylemignore includes here: the change takes effect after `xylem sync DIR --accept-rules`, which lists what it shares",
@@ -200,7 +200,7 @@ impl EventPrinter {
             out.note(&match but {
                 0 => format!("In step with {others}"),
                 but => format!(
-                    "In step with {others}, except for {}: xylem sync DIR --status",
+                    "In step with {others}, except for {}: `xylem sync DIR --status`",
                     count(but, "path")
                 ),
             });
