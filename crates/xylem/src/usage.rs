@@ -104,10 +104,18 @@ fn verb_of(args: &[OsString]) -> clap::Command {
     let mut program = verbs::command();
     program.build();
     let mut verb = &program;
-    for word in args.iter().skip(1).filter_map(|word| word.to_str()) {
+    let mut words = args.iter().skip(1).filter_map(|word| word.to_str());
+    while let Some(word) = words.next() {
+        // Flags and their values may stand between the words of a verb.
+        if let Some(flag) = word.strip_prefix("--") {
+            let mut flags = verb.get_arguments().filter(|arg| arg.get_long() == Some(flag));
+            if flags.any(|arg| arg.get_action().takes_values()) {
+                words.next();
+            }
+            continue;
+        }
         match verb.find_subcommand(word) {
             Some(inner) => verb = inner,
-            // Flags and their values may stand before the first verb.
             None if word.starts_with('-') || std::ptr::eq(verb, &raw const program) => {}
             None => break,
         }

@@ -84,6 +84,8 @@ fn wrong_usage_is_one_line_and_2() {
         (&["get", "xylem:a", "--limit", "5Q"], "or 2GB; see `xylem get --help`"),
         (&["get", "xylem:a", "--limit", "0"], "never end; see `xylem get --help`"),
         (&["--quiet", "store", "gc", "--older-than", "x"], "; see `xylem store gc --help`"),
+        (&["key", "--config", "x", "new"], "; see `xylem key new --help`"),
+        (&["--config", "get", "verify"], "; see `xylem verify --help`"),
         (&["get", "xylem:a", "--timeout", "-5"], "seconds above 0"),
         (&["get", "xylem:a", "--range", "7..7"], "empty"),
         (&["get", "xylem:a", "--from", "ftp://h:1"], "udp://"),
