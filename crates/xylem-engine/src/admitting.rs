@@ -15,6 +15,7 @@ impl Engine {
     pub fn set_limits(&mut self, limits: FaceLimits) {
         self.net.limits = limits;
         self.net.admission = admission(limits.faces);
+        self.net.allowance.set_budget(limits.unproven_bytes);
     }
 
     /// Returns whether a peer may have a face. If it takes another face's place, that face ends.
@@ -38,6 +39,11 @@ impl Engine {
         if let Some(face) = self.net.faces.get_mut(id) {
             face.seat = Some(seat);
         }
+    }
+
+    /// Counts the address of a UDP peer as proven: an operator has named the face or its address.
+    pub fn vouch_for_face(&mut self, id: FaceId) {
+        self.proven(id);
     }
 
     /// Exempts a face that another end has made from the limits, and counts its peer as proven.
@@ -90,7 +96,7 @@ impl Engine {
         }
     }
 
-    /// Challenges unproven UDP peers for which frames wait.
+    /// Challenges unproven UDP peers that get, or need, more than three bytes for one.
     pub(super) fn ask_unproven(&mut self) {
         let now = self.now();
         let mut mute = None;
@@ -103,8 +109,7 @@ impl Engine {
             else {
                 continue;
             };
-            let Ok(secret) = keys::random() else { continue };
-            if let Some(question) = unproven.probe_due(now, secret) {
+            if let Some(question) = unproven.probe_due(now, || keys::random().ok()) {
                 net.udp_sockets[*socket].queue(*remote, &question);
                 mute = unproven.is_mute().then_some(*remote).or(mute);
             }
@@ -112,14 +117,15 @@ impl Engine {
         if let Some(remote) = mute {
             self.trouble(FaceTrouble::Unproven, || {
                 format!(
-                    "udp://{remote} has not proven its address, so it receives at most three bytes for each byte \
-                     it sends: let it connect over TCP, or see udp_prove and --answer-unproven"
+                    "udp://{remote} has not proven its address and has used up what such an address may have, so \
+                     it receives three bytes for each byte it sends: let it connect over TCP, or see udp_prove, \
+                     udp_unproven_bytes and --answer-unproven"
                 )
             });
         }
     }
 
-    /// Records that a UDP peer has answered the challenge, and sends it the waiting frames.
+    /// Records that the address of a UDP peer is proven, and sends it the waiting frames.
     pub(super) fn proven(&mut self, id: FaceId) {
         let net = &mut self.net;
         let Some(EngineFace {
@@ -129,7 +135,7 @@ impl Engine {
             return;
         };
         let Some(proven) = unproven.take() else { return };
-        tracing::debug!(face = %id, %remote, "the address has answered");
+        tracing::debug!(face = %id, %remote, "the address is proven");
         for frame in proven.answered() {
             net.udp_sockets[*socket].queue(*remote, &frame);
         }

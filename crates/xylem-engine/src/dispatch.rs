@@ -9,7 +9,7 @@ use xylem_packet::link_service::LinkHeaders;
 
 use super::{EngineEvent, Network};
 use crate::faces::{EngineFace, Transport};
-use xylem_library::admission::FaceStanding;
+use xylem_library::admission::{FaceStanding, UnprovenAllowance};
 use xylem_link::Endpoint;
 use xylem_sockets::Multicast;
 use xylem_sockets::Udp;
@@ -36,10 +36,11 @@ impl<'a> Dispatch<'a> {
 
     /// Runs the timer of a face's link service, which may send.
     pub(super) fn link_service_timeout(&mut self, id: FaceId) {
-        let Network { faces, endpoint, udp_sockets, multicast, .. } = &mut *self.net;
+        let Network { faces, endpoint, udp_sockets, multicast, allowance, .. } = &mut *self.net;
         let Some(face) = faces.get_mut(id) else { return };
         let EngineFace { link_service, transport, .. } = face;
-        let mut wire = FaceSockets { endpoint, udp_sockets, multicast };
+        let now = self.now;
+        let mut wire = FaceSockets { now, endpoint, udp_sockets, multicast, allowance };
         link_service.handle_timeout(self.now, &mut |frame| wire.write(transport, frame));
         self.note_unflushed(id);
     }
@@ -77,6 +78,7 @@ impl Outlet for Dispatch<'_> {
             unflushed,
             carriers,
             admission,
+            allowance,
             asking,
             ..
         } = &mut *self.net;
@@ -102,13 +104,14 @@ impl Outlet for Dispatch<'_> {
             _ => face.unsent(),
         };
         let EngineFace { link_service, transport, .. } = face;
-        let mut wire = FaceSockets { endpoint, udp_sockets, multicast };
+        let now = self.now;
+        let mut wire = FaceSockets { now, endpoint, udp_sockets, multicast, allowance };
         // A packet that a link service can't carry is lost, as on a network.
         let _ = link_service.send(self.now, out.packet, &headers, queued, &mut |frame| {
             wire.write(transport, frame);
         });
         if let Transport::Udp { unproven: Some(unproven), .. } = &face.transport
-            && unproven.has_waiting()
+            && unproven.wants_proof()
             && asking.last() != Some(&to)
         {
             asking.push(to);
@@ -133,9 +136,11 @@ impl Outlet for Dispatch<'_> {
 
 /// The sockets that faces share.
 struct FaceSockets<'a> {
+    now: Duration,
     endpoint: &'a mut Endpoint,
     udp_sockets: &'a mut [Udp],
     multicast: &'a mut [Multicast],
+    allowance: &'a mut UnprovenAllowance,
 }
 
 impl FaceSockets<'_> {
@@ -146,7 +151,9 @@ impl FaceSockets<'_> {
             Transport::Stream(stream) => drop(stream.queue(frame)),
             Transport::Link(link) => drop(self.endpoint.send(*link, frame)),
             Transport::Udp { socket, remote, unproven } => {
-                if unproven.as_mut().is_none_or(|unproven| unproven.may_send(frame)) {
+                let (now, allowance) = (self.now, &mut *self.allowance);
+                let draw = |missing| allowance.draw(now, remote.ip(), missing);
+                if unproven.as_mut().is_none_or(|unproven| unproven.may_send(frame, draw)) {
                     self.udp_sockets[*socket].queue(*remote, frame);
                 }
             }

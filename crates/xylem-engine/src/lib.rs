@@ -54,7 +54,7 @@ pub use look_up::{look_up, look_up_place, resolve, ways_to};
 pub use program::Program;
 use reaching::RelayConnections;
 pub use reaching::{RelayHandle, RelayNotice, RelayUse};
-use xylem_library::admission::Admission;
+use xylem_library::admission::{Admission, UnprovenAllowance};
 use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, PeerAddress, endpoint};
 use xylem_sockets::{
@@ -130,7 +130,9 @@ pub struct Network {
     faces: EngineFaces,
     /// Decides which faces of other ends may stay.
     admission: Admission<FaceId>,
-    /// Unproven UDP peers for which frames wait.
+    /// What unproven UDP peers are sent beyond three bytes for one.
+    allowance: UnprovenAllowance,
+    /// Unproven UDP peers that are to be probed.
     asking: Vec<FaceId>,
     reported_troubles: Vec<FaceTrouble>,
     /// The link socket on which an address was last received, where there are several.
@@ -172,6 +174,8 @@ impl Engine {
         let program = forwarder.add_face(FaceScope::Local);
         let mut local_prefix = [0; 5];
         getrandom::fill(&mut local_prefix).map_err(|e| io::Error::other(e.to_string()))?;
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(|e| io::Error::other(e.to_string()))?;
         let mut faces = EngineFaces::default();
         faces.insert(program, face);
         let net = Network {
@@ -200,6 +204,7 @@ impl Engine {
             introduces: false,
             faces,
             admission: crate::faces::admission(FaceLimits::default().faces),
+            allowance: UnprovenAllowance::new(FaceLimits::default().unproven_bytes, secret),
             asking: Vec::new(),
             reported_troubles: Vec::new(),
             last_received_on: HashMap::new(),

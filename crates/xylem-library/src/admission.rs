@@ -5,9 +5,11 @@
 //! The sender address of a datagram may be forged; that of a connection has answered; a local program is trusted more
 //! than both. Each of the three kinds has places of its own, so that none takes those of another: `docs/spec/faces.md`.
 
+mod allowance;
 mod places;
 mod unproven;
 
+pub use allowance::{UNPROVEN_BYTES, UnprovenAllowance};
 pub use places::FaceStanding;
 pub use unproven::{Prove, UnprovenAddress};
 
@@ -236,7 +238,7 @@ fn part(of: usize, parts: usize) -> usize {
 
 /// Returns the network that an address belongs to: 24 bits of IPv4, or 48 bits of IPv6, the usual size of a site.
 fn site(ip: IpAddr) -> IpAddr {
-    match ip {
+    match ip.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & 0xffff_ff00).into(),
         IpAddr::V6(v6) => std::net::Ipv6Addr::from_bits(v6.to_bits() >> 80 << 80).into(),
     }

@@ -127,6 +127,9 @@ pub trait ManagementHost {
         parameters: &ControlParameters,
     ) -> Result<(), CommandRefusal>;
 
+    /// Reports that a command of this machine has led a prefix to this face. Its peer's address needs no further proof.
+    fn vouch_for_face(&mut self, _face: FaceId) {}
+
     /// Ends a face and removes it from the forwarder; false if there is none or it has to stay.
     fn destroy_face(&mut self, face: FaceId) -> bool;
 

@@ -283,6 +283,25 @@ fn neighbours_register_only_if_they_may_and_only_themselves() {
     assert_eq!((answer.code, node.fib().contains_key("/x")), (200, false));
 }
 
+/// A neighbour's command may come with a forged address, and leads to that address itself.
+#[test]
+fn only_commands_of_this_machine_vouch_for_a_face() {
+    let config = ManagementConfig { localhop: Some(anchors(&alice())), ..Default::default() };
+    let mut node = Node::new(config);
+    let from = node.neighbour;
+    let answer = node.command_as(from, false, &alice(), "rib", "register", &about("/x"));
+    assert_eq!((answer.map(|answer| answer.code), &node.program.vouched[..]), (Some(200), &[][..]));
+    for (module, verb) in [("rib", "register"), ("fib", "add-nexthop")] {
+        node.program.vouched.clear();
+        let nowhere = ControlParameters { face_id: Some(77), ..about("/y") };
+        assert_eq!(node.command(module, verb, &nowhere).code, 410);
+        assert_eq!(node.program.vouched, []);
+        let hop = ControlParameters { face_id: Some(from.0), ..about("/y") };
+        assert_eq!(node.command(module, verb, &hop).code, 200);
+        assert_eq!(node.program.vouched, [from]);
+    }
+}
+
 #[test]
 fn no_command_replaces_the_routes_of_management() {
     let mut node = Node::new(ManagementConfig::default());

@@ -185,6 +185,7 @@ struct NodeTable {
     max_faces: Option<usize>,
     idle_seconds: Option<u64>,
     udp_prove: Option<String>,
+    udp_unproven_bytes: Option<u32>,
     interests_per_second: Option<u32>,
     pit_quota: Option<usize>,
     pit_capacity: Option<usize>,
@@ -261,6 +262,7 @@ impl NodeTable {
         if let Some(who) = self.udp_prove {
             config.prove = prove(&who)?;
         }
+        set(&mut config.unproven_bytes, self.udp_unproven_bytes);
         set(&mut config.pit_capacity, self.pit_capacity);
         set(&mut config.max_routes, self.max_routes);
         set(&mut config.cs_packets, self.cs_packets);
@@ -377,6 +379,7 @@ mod tests {
             max_faces = 7
             idle_seconds = 30
             udp_prove = "nobody"
+            udp_unproven_bytes = 70
             interests_per_second = 100
             pit_quota = 10
             pit_capacity = 1000
@@ -417,7 +420,7 @@ mod tests {
         assert_eq!(config.links.post_quantum, xylem_node::PostQuantum::Require);
         assert!(config.accept_open);
         assert_eq!((config.max_faces, config.idle), (7, Duration::from_secs(30)));
-        assert_eq!(config.prove, Prove::Nobody);
+        assert_eq!((config.prove, config.unproven_bytes), (Prove::Nobody, 70));
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
         assert_eq!(config.max_routes, 500);
@@ -457,7 +460,7 @@ mod tests {
         assert_eq!((shown.max_faces, shown.idle), (usual.max_faces, usual.idle));
         assert_eq!((shown.accept_open, usual.accept_open), (false, false));
         assert_eq!(shown.max_routes, usual.max_routes);
-        assert_eq!(shown.prove, usual.prove);
+        assert_eq!((shown.prove, shown.unproven_bytes), (usual.prove, usual.unproven_bytes));
         assert_eq!((shown.cs_packets, shown.cs_bytes), (usual.cs_packets, usual.cs_bytes));
         assert_eq!(shown.cs_directory_bytes, usual.cs_directory_bytes);
         assert_eq!((shown.pit_capacity, shown.multicast), (usual.pit_capacity, usual.multicast));
@@ -498,6 +501,7 @@ mod tests {
                 max_faces,
                 idle_seconds,
                 udp_prove,
+                udp_unproven_bytes,
                 interests_per_second,
                 pit_quota,
                 pit_capacity,

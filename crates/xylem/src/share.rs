@@ -223,8 +223,8 @@ pub(crate) struct ShareArgs {
     )]
     web_listen: Vec<ListenAt>,
 
-    /// Over plain UDP, send whole answers also to an address that has not yet proven that it receives; for networks
-    /// without forged addresses
+    /// Over plain UDP, send answers without limit also to an address that has not yet proven that it receives; for
+    /// networks without forged addresses
     #[arg(long)]
     answer_unproven: bool,
 

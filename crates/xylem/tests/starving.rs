@@ -9,8 +9,9 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use common::serving::{Serving, run};
 use common::{
     Node, Share, assert_exit, file, get, noise, stderr, text, until, with_descriptors, xylem,
 };
@@ -168,7 +169,14 @@ fn a_directory_is_served_with_few_descriptors() {
     assert!(share.told("skipped").is_empty(), "{:?}", share.told("skipped"));
 }
 
-/// A forged address receives at most three bytes for one, until a program at that address has answered.
+/// Addresses of this machine at which UDP peers have to prove theirs, with the setting of `udp_prove` for that: on
+/// loopback only if it is asked for, elsewhere by default.
+fn untrusted_addresses() -> impl Iterator<Item = (IpAddr, &'static str)> {
+    let loopback = (IpAddr::from([127, 0, 0, 1]), "udp_prove = \"all\"");
+    [Some(loopback), own_address().map(|ip| (ip, ""))].into_iter().flatten()
+}
+
+/// A forged address receives at most three bytes for one beyond its budget, until a program at that address has answered.
 #[test]
 fn an_address_that_has_not_answered_gets_three_bytes_for_one() {
     let dir = tempfile::tempdir().unwrap();
@@ -181,19 +189,15 @@ fn an_address_that_has_not_answered_gets_three_bytes_for_one() {
         fs::create_dir(&home).unwrap();
         home
     };
-    // On loopback only if it is asked for; elsewhere by default.
-    let ways =
-        [Some((IpAddr::from([127, 0, 0, 1]), "all")), own_address().map(|ip| (ip, "others"))];
-    for (ip, prove) in ways.into_iter().flatten() {
+    for (ip, prove) in untrusted_addresses() {
         let settings = format!(
-            "[node]\nlisten = [\"udp4://{ip}:0\", \"tcp4://{ip}:0\"]\n{}\n\
+            "[node]\nlisten = [\"udp4://{ip}:0\", \"tcp4://{ip}:0\"]\n{prove}\nudp_unproven_bytes = 0\n\
              [[node.route]]\nprefix = \"/\"\nto = \"{upstream}\"",
-            if prove == "all" { "udp_prove = \"all\"" } else { "" },
         );
-        let node = Node::with(&home(prove), &settings);
+        let node = Node::with(&home(&format!("node-{ip}")), &settings);
         reflects_no_more_than_three_for_one(&node, &share);
         // Our programs answer the probe by themselves, and so do nodes on the way.
-        let outer_home = home(&format!("outer-{prove}"));
+        let outer_home = home(&format!("outer-{ip}"));
         let from = node.at("udp4");
         let route = format!("[[node.route]]\nprefix = \"/\"\nto = \"{from}\"");
         let outer = Node::start(&outer_home, &route);
@@ -265,4 +269,132 @@ fn reflects_no_more_than_three_for_one(node: &Node, share: &Share) {
         matches!(Packet::decode(&buffer[..len]), Ok(Packet::Data(data)) if len > 1_000
             && data.name().to_string().starts_with(&prefix))
     });
+}
+
+/// The object that consumers request below: segments of 8,000 bytes.
+const OBJECT: &str = "/far/film/v=7";
+/// Bytes that an address gets beyond three for one, and as many again in each quarter of an hour (docs/spec/faces.md).
+const BUDGET: u64 = 1_500_000;
+
+/// A node with these settings and `put` behind it, which publishes a megabyte as [`OBJECT`].
+struct Publisher {
+    node: Node,
+    content: Vec<u8>,
+    _put: Serving,
+}
+
+impl Publisher {
+    fn start(home: &Path, ip: IpAddr, settings: &str) -> Self {
+        fs::create_dir(home).unwrap();
+        let socket = home.join("node.sock");
+        let listen = format!("listen = [\"unix://{}\", \"udp4://{ip}:0\"]", socket.display());
+        let node = Node::with(home, &format!("[node]\n{listen}\n{settings}\n"));
+        let content = noise(1_000_000, 4);
+        let source = file(home, "source", &content);
+        let at = node.at("unix");
+        let put = ["ndn", "put", OBJECT, text(&source), "--segments", "--at", at];
+        let put = Serving::start(home, &put);
+        let first = format!("{OBJECT}/seg=0");
+        until("the object", || run(home, &["ndn", "peek", &first, "--at", at]).status.success());
+        Self { node, content, _put: put }
+    }
+}
+
+/// A program that only consumes: as NDNd, NDNts and python-ndn, it ignores the probe.
+struct Consumer {
+    at: SocketAddr,
+    /// Two ports of one address.
+    sockets: [UdpSocket; 2],
+    sent: usize,
+    came: usize,
+    began: Instant,
+}
+
+impl Consumer {
+    fn of(node: &Node) -> Self {
+        let at = address(node.at("udp4"));
+        let sockets = [(); 2].map(|()| UdpSocket::bind((at.ip(), 0)).unwrap());
+        let patience = Some(Duration::from_millis(200));
+        sockets.iter().for_each(|socket| socket.set_read_timeout(patience).unwrap());
+        Self { at, sockets, sent: 0, came: 0, began: Instant::now() }
+    }
+
+    /// Requests a segment once; returns its content if it comes.
+    fn ask(&mut self, socket: usize, n: usize) -> Option<Vec<u8>> {
+        let asked = interest(&format!("{OBJECT}/seg={n}"));
+        self.sent += self.sockets[socket].send_to(&asked, self.at).unwrap();
+        let name = Name::from_uri(&format!("{OBJECT}/seg={n}")).unwrap();
+        let mut buffer = [0; 9_000];
+        while let Ok(len) = self.sockets[socket].recv(&mut buffer) {
+            self.came += len;
+            if let Ok(Packet::Data(data)) = Packet::decode(&buffer[..len])
+                && data.name().value() == name.as_ref().value()
+            {
+                return Some(data.content().to_vec());
+            }
+        }
+        None
+    }
+
+    /// Checks that the node has sent no more than three bytes for one and the budget.
+    fn has_no_more_than_its_budget(&self) {
+        let quarter_hour = 15 * 60 * 1_000;
+        let elapsed = u64::try_from(self.began.elapsed().as_millis()).unwrap();
+        let most = 3 * self.sent as u64 + BUDGET + BUDGET * elapsed / quarter_hour + 2;
+        assert!(self.came as u64 <= most, "{} bytes came, not {most}", self.came);
+    }
+}
+
+#[test]
+fn a_consumer_that_proves_nothing_fetches_a_megabyte_over_udp() {
+    let dir = tempfile::tempdir().unwrap();
+    for (ip, prove) in untrusted_addresses() {
+        let home = dir.path().join(ip.to_string());
+        let publisher = Publisher::start(&home, ip, prove);
+        let mut consumer = Consumer::of(&publisher.node);
+        let mut fetched = Vec::new();
+        for n in 0..publisher.content.len() / 8_000 {
+            // Requests are repeated, as consumers do.
+            let content = (0..20).find_map(|_| consumer.ask(0, n));
+            fetched.extend(content.unwrap_or_else(|| panic!("segment {n} does not come")));
+        }
+        assert!(fetched == publisher.content);
+        assert!(publisher.node.told("trouble").is_empty(), "it was sent all that it asked for");
+
+        // With the rest of the budget the extra bytes end, and that is reported once.
+        let mut n = 0;
+        until("a report on the consumer", || {
+            n += 1;
+            consumer.ask(0, n % 100);
+            consumer.has_no_more_than_its_budget();
+            !publisher.node.told("trouble").is_empty()
+        });
+        // Another port of the address has no budget of its own.
+        for n in 0..30 {
+            consumer.ask(1, n);
+        }
+        consumer.has_no_more_than_its_budget();
+        assert_eq!(publisher.node.told("trouble").len(), 1);
+    }
+}
+
+/// A route proves the address of the face that it leads to: an operator has named it.
+#[test]
+fn an_address_that_an_operator_names_needs_no_proof() {
+    let dir = tempfile::tempdir().unwrap();
+    for (ip, prove) in untrusted_addresses() {
+        let home = dir.path().join(ip.to_string());
+        let settings = format!("{prove}\nudp_unproven_bytes = 0");
+        let publisher = Publisher::start(&home, ip, &settings);
+        let mut consumer = Consumer::of(&publisher.node);
+        assert!(consumer.ask(0, 1).is_none(), "three bytes for one are no segment");
+        let uri = format!("udp://{}", consumer.sockets[0].local_addr().unwrap());
+        let at = publisher.node.at("unix");
+        let route = ["ndn", "ctl", "route", "add", "/theirs", &uri, "--at", at];
+        assert_exit(&run(&home, &route), 0);
+        for n in 2..100 {
+            let content = (0..20).find_map(|_| consumer.ask(0, n));
+            assert!(content.is_some(), "segment {n} does not come");
+        }
+    }
 }

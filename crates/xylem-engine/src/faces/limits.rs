@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_library::admission::{Admission, Capacity, FaceKind, Prove};
+use xylem_library::admission::{Admission, Capacity, FaceKind, Prove, UNPROVEN_BYTES};
 
 /// Limits on the number of faces, and on how long an idle one stays.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +14,8 @@ pub struct FaceLimits {
     pub idle: Duration,
     /// The UDP peers that must prove their address.
     pub prove: Prove,
+    /// Bytes in a quarter of an hour beyond three for one for the address of each that has not proven it; 0: none.
+    pub unproven_bytes: u32,
     /// Limit of Interests a second from each face.
     pub interests_per_second: Option<u32>,
     /// Limit of pending Interests of each face; a further one replaces the oldest.
@@ -26,6 +28,7 @@ impl Default for FaceLimits {
             faces: 1_024,
             idle: Duration::from_secs(600),
             prove: Prove::default(),
+            unproven_bytes: UNPROVEN_BYTES,
             interests_per_second: None,
             pit_quota: Some(8_192),
         }
@@ -37,7 +40,7 @@ impl Default for FaceLimits {
 pub enum FaceTrouble {
     /// All places of this kind are taken.
     Crowded(FaceKind),
-    /// An unproven UDP peer needs more than it is sent, and has not answered the challenge.
+    /// An unproven UDP peer needs more than it may be sent, and has not answered the challenge.
     Unproven,
     /// The system refuses to accept connections.
     Accepting,

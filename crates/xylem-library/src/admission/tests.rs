@@ -253,8 +253,8 @@ fn at_most_three_bytes_leave_per_received_byte_before_an_answer() {
         unproven.received(14);
         came += 14;
         let frame = vec![0; n * 37 % 8_800];
-        sent += if unproven.may_send(&frame) { frame.len() } else { 0 };
-        sent += unproven.probe_due(now, [7; 8]).map_or(0, |question| question.len());
+        sent += if unproven.may_send(&frame, |_| false) { frame.len() } else { 0 };
+        sent += unproven.probe_due(now, || Some([7; 8])).map_or(0, |question| question.len());
         assert!(sent <= 3 * came, "{sent} for {came}");
     }
     assert!(sent > came, "what fits is sent");
@@ -266,21 +266,21 @@ fn at_most_three_bytes_leave_per_received_byte_before_an_answer() {
 fn a_probe_is_an_interest_that_only_its_receiver_can_answer() {
     let mut unproven = UnprovenAddress::default();
     unproven.received(40);
-    assert!(unproven.probe_due(NOW, [1; 8]).is_none(), "nothing waits");
-    assert!(!unproven.may_send(&[6; 100]));
-    let question = unproven.probe_due(NOW, [1; 8]).expect("something waits");
+    assert!(unproven.probe_due(NOW, || Some([1; 8])).is_none(), "nothing waits");
+    assert!(!unproven.may_send(&[6; 100], |_| false));
+    assert!(unproven.probe_due(NOW, || None).is_none(), "the system has no randomness");
+    let question = unproven.probe_due(NOW, || Some([1; 8])).expect("something waits");
     let interest = xylem_packet::Interest::decode(&question).expect("an Interest");
     assert!(interest.name().to_string().starts_with("/localhop/"), "{}", interest.name());
     assert_eq!(interest.hop_limit(), Some(1));
-    assert!(unproven.probe_due(NOW, [2; 8]).is_none(), "it was asked just now");
+    assert!(unproven.probe_due(NOW, || Some([2; 8])).is_none(), "it was asked just now");
     unproven.received(40);
-    let again = unproven.probe_due(NOW + Duration::from_secs(1), [2; 8]);
+    let again = unproven.probe_due(NOW + Duration::from_secs(1), || Some([2; 8]));
     assert_eq!(again, Some(question), "the same is asked again");
     assert!(!unproven.is_mute());
     unproven.received(40);
-    assert!(
-        unproven.probe_due(NOW + Duration::from_secs(9), [2; 8]).is_some() && unproven.is_mute()
-    );
+    assert!(unproven.probe_due(NOW + Duration::from_secs(9), || None).is_some());
+    assert!(unproven.is_mute());
     assert!(unproven.is_answer(&question, true));
     assert!(!unproven.is_answer(&probe::encode([2; 8]), true), "another's question");
     assert!(!unproven.is_answer(&question, false), "an Interest is no answer");
@@ -289,6 +289,45 @@ fn a_probe_is_an_interest_that_only_its_receiver_can_answer() {
     InterestBuilder::new(name.as_ref()).encode(&mut other).expect("an Interest");
     assert!(!unproven.is_answer(&other, true) && !unproven.is_answer(b"", true));
     assert_eq!(unproven.answered(), [vec![6; 100]]);
+}
+
+#[test]
+fn an_allowance_adds_exactly_what_it_grants() {
+    let mut unproven = UnprovenAddress::default();
+    let (mut came, mut sent, mut granted) = (0, 0, 100_000);
+    for _ in 0..10_000 {
+        unproven.received(14);
+        came += 14;
+        let frame = vec![6; 8_000];
+        let draw = |missing: usize| {
+            let left = usize::checked_sub(granted, missing);
+            granted = left.unwrap_or(granted);
+            left.is_some()
+        };
+        sent += if unproven.may_send(&frame, draw) { frame.len() } else { 0 };
+        assert!(sent + granted <= 100_000 + 3 * came, "{sent} for {came}");
+    }
+    // Three for one go on when the allowance is used up.
+    assert!(sent + 8_000 > 3 * came, "{sent} for {came}");
+}
+
+#[test]
+fn a_consumer_that_answers_nothing_is_probed_three_times() {
+    let mut unproven = UnprovenAddress::default();
+    let mut probes = 0;
+    for n in 0..100 {
+        unproven.received(40);
+        assert!(unproven.may_send(&[6; 8_000], |_| true));
+        let now = NOW + Duration::from_secs(n);
+        probes += u32::from(unproven.probe_due(now, || Some([1; 8])).is_some());
+    }
+    assert_eq!(probes, 3);
+    // Nothing was kept from it, so there is nothing to warn of; that changes with the first frame that waits.
+    assert!(!unproven.is_mute());
+    unproven.received(40);
+    assert!(!unproven.may_send(&[6; 8_000], |_| false));
+    let late = NOW + Duration::from_secs(200);
+    assert!(unproven.probe_due(late, || None).is_some() && unproven.is_mute());
 }
 
 #[test]

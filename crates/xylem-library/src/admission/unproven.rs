@@ -1,9 +1,9 @@
 //! [`UnprovenAddress`]: how much is sent to an address before it has answered.
 //!
 //! Answers to a forged sender address go to a victim. Such an address is therefore sent at most three bytes for each
-//! byte that came from it, and a probe that only its receiver can answer: an Interest with a random name. Any NDN
-//! forwarder returns it as a Nack, as do programs of xylem. Frames that exceed the limit wait for the answer, within a
-//! small buffer.
+//! byte that came from it, what [`super::UnprovenAllowance`] grants beyond that, and a probe that only its receiver can
+//! answer: an Interest with a random name. A forwarder with Nacks returns it as one, as do programs of xylem. Frames that
+//! exceed the limit wait for the answer, within a small buffer.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::net::IpAddr;
@@ -19,11 +19,13 @@ const MOST_CREDIT: usize = 1 << 20;
 /// Frames that wait for the answer, and their bytes: some megabytes for a thousand addresses.
 const HELD: usize = 4;
 const HELD_BYTES: usize = 16 * 1024;
-/// Probes without an answer after which the user is warned.
+/// Probes without an answer after which a peer counts as one that does not answer: further ones are sent only while
+/// frames wait, and the user is warned of those.
 const MUTE: u32 = 3;
 /// Interval between two probes.
 const AGAIN: Duration = Duration::from_secs(1);
-/// Which UDP peers must prove their address before they are sent more than three bytes for one.
+
+/// Which UDP peers must prove their address before they are sent bytes without limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Prove {
     /// All but those on loopback: such addresses cannot be forged from outside.
@@ -52,6 +54,8 @@ impl Prove {
 pub struct UnprovenAddress {
     credit: usize,
     held: Vec<Vec<u8>>,
+    /// It was sent more than three bytes for one.
+    drew: bool,
     /// The probe, and when it was sent last.
     asked: Option<([u8; PROBE_LEN], Duration)>,
     times: u32,
@@ -65,53 +69,58 @@ impl UnprovenAddress {
         self.credit = self.credit.saturating_add(more).min(MOST_CREDIT);
     }
 
-    /// Returns whether this frame may leave now. Otherwise the frame is kept until [`UnprovenAddress::answered`], as far as
-    /// there is room.
-    pub fn may_send(&mut self, frame: &[u8]) -> bool {
+    /// Returns whether this frame may leave now: three for one cover it, or `draw` grants the missing bytes. Otherwise the
+    /// frame is kept until [`UnprovenAddress::answered`], as far as there is room.
+    pub fn may_send(&mut self, frame: &[u8], draw: impl FnOnce(usize) -> bool) -> bool {
         // The cost of a probe is set aside, so that one can always be sent.
-        match self.credit.checked_sub(frame.len()).filter(|left| *left >= PROBE_LEN) {
-            Some(left) => {
-                self.credit = left;
-                true
-            }
-            None => {
-                let held = self.held.iter().map(Vec::len).fold(frame.len(), usize::saturating_add);
-                if self.held.len() < HELD && held <= HELD_BYTES {
-                    self.held.push(frame.to_vec());
-                }
-                false
-            }
+        let paid = self.credit.saturating_sub(PROBE_LEN).min(frame.len());
+        let missing = frame.len().saturating_sub(paid);
+        if missing == 0 || draw(missing) {
+            self.credit = self.credit.saturating_sub(paid);
+            self.drew |= missing > 0;
+            return true;
         }
+        let held = self.held.iter().map(Vec::len).fold(frame.len(), usize::saturating_add);
+        if self.held.len() < HELD && held <= HELD_BYTES {
+            self.held.push(frame.to_vec());
+        }
+        false
     }
 
-    /// Returns whether frames wait for the answer.
+    /// Returns whether probes are to be sent: frames wait for the answer, or it was sent more than three bytes for one and
+    /// may yet be a program that answers.
     #[must_use]
-    pub fn has_waiting(&self) -> bool {
-        !self.held.is_empty()
+    pub fn wants_proof(&self) -> bool {
+        !self.held.is_empty() || (self.drew && self.times < MUTE)
     }
 
-    /// Returns the probe to send now, if one is due: frames wait, and none was sent lately.
+    /// Returns the probe to send now, if one is due: proof is wanted, and no probe was sent lately. `secret` is a random
+    /// number for the first one.
     pub fn probe_due(
         &mut self,
         now: Duration,
-        secret: [u8; SECRET_LEN],
+        secret: impl FnOnce() -> Option<[u8; SECRET_LEN]>,
     ) -> Option<[u8; PROBE_LEN]> {
         let lately = self.asked.is_some_and(|(_, at)| now < at.saturating_add(AGAIN));
-        if !self.has_waiting() || lately {
+        if !self.wants_proof() || lately {
             return None;
         }
-        self.credit = self.credit.checked_sub(PROBE_LEN)?;
+        let left = self.credit.checked_sub(PROBE_LEN)?;
         // Repeats the same probe: the answer to the one before may be under way.
-        let question = self.asked.map_or_else(|| probe::encode(secret), |(question, _)| question);
+        let question = match self.asked {
+            Some((question, _)) => question,
+            None => probe::encode(secret()?),
+        };
+        self.credit = left;
         self.asked = Some((question, now));
         self.times = self.times.saturating_add(1);
         Some(question)
     }
 
-    /// Returns whether several probes were sent: a program that answers would have done so.
+    /// Returns whether frames wait although several probes were sent: a program that answers would have done so.
     #[must_use]
     pub fn is_mute(&self) -> bool {
-        self.times >= MUTE
+        !self.held.is_empty() && self.times >= MUTE
     }
 
     /// Returns whether this packet answers the probe: the Interest returned as a Nack, or Data.

@@ -30,6 +30,10 @@ impl Management {
         };
         let fib = command.host.forwarder();
         self.rib.register(name.as_ref(), route, fib).map_err(rib_refusal)?;
+        // A neighbour's command leads to itself, and its sender's address may be forged.
+        if command.reach == CommandScope::Localhost {
+            command.host.vouch_for_face(face);
+        }
         Ok(ControlParameters {
             name: Some(name),
             face_id: Some(face.0),

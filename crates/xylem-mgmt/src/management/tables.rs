@@ -30,6 +30,7 @@ pub(super) fn add_next_hop<H: ManagementHost>(command: ManagementCommand<'_, H>)
     let cost = command.parameters.cost.unwrap_or(0);
     let cost = u32::try_from(cost).map_err(|_| malformed_command("Cost is above 2^32 - 1"))?;
     command.host.forwarder().add_route(name.as_ref(), face, cost).map_err(route_refusal)?;
+    command.host.vouch_for_face(face);
     Ok(ControlParameters {
         name: Some(name),
         face_id: Some(face.0),

@@ -25,6 +25,8 @@ pub(crate) struct Program {
     pub(crate) now_ms: u64,
     /// The face that waits for its connection.
     pub(crate) opening: Option<FaceId>,
+    /// Faces to which commands of this machine have led prefixes.
+    pub(crate) vouched: Vec<FaceId>,
 }
 
 impl Program {
@@ -87,6 +89,9 @@ impl ManagementHost for Program {
         info.persistency = persistency.unwrap_or(info.persistency);
         Ok(())
     }
+    fn vouch_for_face(&mut self, face: FaceId) {
+        self.vouched.push(face);
+    }
     fn destroy_face(&mut self, face: FaceId) -> bool {
         if self.faces.get(&face).is_none_or(|info| info.remote == FaceUri::Internal) {
             return false;
@@ -135,6 +140,7 @@ impl Node {
             faces: BTreeMap::new(),
             now_ms: NOW_MS,
             opening: None,
+            vouched: Vec::new(),
         };
         let own = program.open("internal://", FaceScope::Local);
         let app = program.open("unix:///run/app.sock", FaceScope::Local);

@@ -10,7 +10,7 @@ use xylem_packet::Name;
 
 use super::error::NodeError;
 use super::relay::RelayOptions;
-use xylem_library::admission::Prove;
+use xylem_library::admission::{Prove, UNPROVEN_BYTES};
 use xylem_library::mail::MailboxConfig;
 use xylem_library::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
@@ -54,6 +54,8 @@ pub struct NodeConfig {
     pub idle: Duration,
     /// UDP peers that have to prove that they receive at their address.
     pub prove: Prove,
+    /// Bytes in a quarter of an hour beyond three for one for each address that has not been proven; 0: none.
+    pub unproven_bytes: u32,
     /// Most Interests a second from each face; more are dropped.
     pub interests_per_second: Option<u32>,
     /// Most pending Interests of each face. One more drops the face's oldest. `None`: a sixteenth of the capacity.
@@ -128,6 +130,7 @@ impl NodeConfig {
             max_faces: 1_024,
             idle: Duration::from_secs(600),
             prove: Prove::default(),
+            unproven_bytes: UNPROVEN_BYTES,
             interests_per_second: None,
             pit_quota: None,
             localhop: false,

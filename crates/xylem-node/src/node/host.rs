@@ -50,7 +50,10 @@ impl ManagementHost for ManagedEngine<'_> {
             Some(other) => other,
         };
         let peer = peer_of(uri)?;
-        if let Some((id, _)) = self.engine.faces().find(|(_, face)| face.remote == *uri) {
+        let existing = self.engine.faces().find(|(_, face)| face.remote == *uri);
+        if let Some(id) = existing.map(|(id, _)| id) {
+            // The command names the address, whichever end made the face.
+            self.engine.vouch_for_face(id);
             return Err(CommandRefusal::exists(id));
         }
         // The node may have rights that the sender of a command lacks: to connect to this socket, and to be trusted
@@ -75,6 +78,10 @@ impl ManagementHost for ManagedEngine<'_> {
         parameters: &ControlParameters,
     ) -> Result<(), CommandRefusal> {
         self.change(face, parameters)
+    }
+
+    fn vouch_for_face(&mut self, face: FaceId) {
+        self.engine.vouch_for_face(face);
     }
 
     fn destroy_face(&mut self, face: FaceId) -> bool {

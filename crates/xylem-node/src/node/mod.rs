@@ -121,6 +121,7 @@ impl NodeSetup {
             faces: config.max_faces,
             idle: config.idle,
             prove: config.prove,
+            unproven_bytes: config.unproven_bytes,
             interests_per_second: config.interests_per_second,
             pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 16).max(1)),
         });
