@@ -16,7 +16,7 @@ SIZES = [0, 1, 8192, 8193, 3_000_000]
 def python_fetch(programs, share, transport, served, file):
     """python-ndn's own segment fetcher, over the case's transport."""
     programs.run(
-        [programs.tools.python / "python", PYTHON_FETCH, transport, "127.0.0.1", str(share.port)]
+        [programs.tools.python / "python", PYTHON_FETCH, transport, share.host, str(share.port)]
         + [served.name, file]
     )
 
@@ -52,7 +52,7 @@ def cases(report, programs, random_file):
         program.wait_until(lambda: plain_port(events) is not None)
         port = plain_port(events)
         share = SimpleNamespace(
-            port=port, transport=lambda kind: f"{kind}4://127.0.0.1:{port}"
+            host="127.0.0.1", port=port, transport=lambda kind: f"{kind}4://127.0.0.1:{port}"
         )
         served = Served(name, digests=False)
         for title, consumer, transports in (

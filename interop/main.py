@@ -19,6 +19,7 @@ from types import SimpleNamespace
 import authorities
 import certificates
 import direct
+import elsewhere
 import management
 import objects
 import routing
@@ -107,6 +108,7 @@ def main():
             authorities.cases(report, programs)
             routing.cases(report, programs)
             direct.cases(report, programs, random_file)
+            elsewhere.cases(report, programs, random_file)
             content = random_file(SIZE)
             through(report, programs, Node(programs), content, options.peers_alone)
             through(report, programs, Ndnd(programs), content, options.peers_alone)

@@ -114,6 +114,8 @@ SECTIONS = {
     "Unix socket.\n",
     "consumers": "10 MB objects, the consumer on another transport\n\nPublished by `xylem ndn put` on the "
     "Unix socket (for TICKET by `xylem share`).\n",
+    "elsewhere": "a consumer on another machine, over UDP\n\nNothing is set at either end; `xylem ndn put` published the "
+    "object. The consumers answer no probe of their address (interop/elsewhere.py).\n",
     "svs": "sync groups with members of other programs\n\n`xylem ndn svs` and these members publish five packets "
     "each; each has to be notified of all of them, and to fetch them.\n",
     "routing": "a routing daemon\n\nThree nodes in a line, each with `ndnd dv`: what a program registers at the first is "
