@@ -14,7 +14,7 @@ pub struct FaceLimits {
     pub idle: Duration,
     /// The UDP peers that must prove their address.
     pub prove: Prove,
-    /// Bytes beyond three for one for each address that has not been proven, and again over a quarter of an hour; 0: none.
+    /// Bytes beyond three for one for each address that has not been proven, and again over 20 minutes; 0: none.
     pub unproven_bytes: u32,
     /// Limit of Interests a second from each face.
     pub interests_per_second: Option<u32>,

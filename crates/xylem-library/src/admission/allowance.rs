@@ -16,17 +16,18 @@ use xylem_link::source;
 
 use super::site;
 
-/// The usual budget of an address: a file of 1 MB with its headers, and half as much again for repeated requests.
-pub const UNPROVEN_BYTES: u32 = 1_500_000;
+/// The usual budget of an address: a file of 1 MB with its headers, and nearly as much again for repeated requests. NDNd
+/// draws up to 1.7 MB for 1 MB where its receive buffer loses bursts.
+pub const UNPROVEN_BYTES: u32 = 2_000_000;
 
 /// Places for sources, and as many for sites.
 const PLACES: usize = 4_096;
 /// An empty budget of a source or a site is full again after this long.
-const REFILL: Duration = Duration::from_secs(15 * 60);
+const REFILL: Duration = Duration::from_secs(20 * 60);
 /// A site has as much as this many sources.
 const SITE: u64 = 4;
 /// All unproven addresses together have as much as this many sources, and their budget refills sooner.
-const ALL: u64 = 16;
+const ALL: u64 = 12;
 const REFILL_OF_ALL: Duration = Duration::from_secs(60);
 
 /// A budget, by the time at which it is full. It starts full.
@@ -147,15 +148,15 @@ mod tests {
         let (mut allowance, victim) = (allowance(), ip("192.0.2.1"));
         is_budget(exhaust(&mut allowance, NOW, victim), BUDGET);
         let minute = NOW + Duration::from_secs(60);
-        is_budget(exhaust(&mut allowance, minute, victim), BUDGET / 15 + FRAME);
+        is_budget(exhaust(&mut allowance, minute, victim), BUDGET / 20);
         // Days of silence give no more than one budget.
         let days = NOW + Duration::from_secs(1_000_000);
         is_budget(exhaust(&mut allowance, days, victim), BUDGET);
-        // A quarter of an hour of requests without pause gives one budget, too.
+        // Twenty minutes of requests without pause give one budget, too.
         let granted = (1..=9_000_u32)
             .map(|n| exhaust(&mut allowance, days + REFILL * n / 9_000, victim))
             .sum::<usize>();
-        is_budget(granted, BUDGET + FRAME);
+        is_budget(granted, BUDGET);
     }
 
     #[test]
@@ -165,19 +166,19 @@ mod tests {
         is_budget(granted, 4 * BUDGET);
         let later = NOW + REFILL / 2;
         let granted: usize = (0..=255).map(|n| exhaust(&mut allowance, later, address(1, n))).sum();
-        is_budget(granted, 2 * BUDGET + FRAME);
+        is_budget(granted, 2 * BUDGET);
         assert!(allowance.draw(later, address(2, 1), FRAME), "another site has its own");
     }
 
     #[test]
-    fn all_addresses_together_get_sixteen_budgets_a_minute() {
+    fn all_addresses_together_get_twelve_budgets_a_minute() {
         let mut allowance = allowance();
         let all = |allowance: &mut UnprovenAllowance, now, sites: std::ops::Range<usize>| {
             sites.map(|n| exhaust(allowance, now, address(n, 1))).sum::<usize>()
         };
-        is_budget(all(&mut allowance, NOW, 0..2_000), 16 * BUDGET);
+        is_budget(all(&mut allowance, NOW, 0..2_000), 12 * BUDGET);
         let later = NOW + Duration::from_secs(30);
-        is_budget(all(&mut allowance, later, 2_000..4_000), 8 * BUDGET + FRAME);
+        is_budget(all(&mut allowance, later, 2_000..4_000), 6 * BUDGET);
     }
 
     #[test]

@@ -54,7 +54,7 @@ pub struct NodeConfig {
     pub idle: Duration,
     /// UDP peers that have to prove that they receive at their address.
     pub prove: Prove,
-    /// Bytes beyond three for one for each address that has not been proven, and again over a quarter of an hour; 0: none.
+    /// Bytes beyond three for one for each address that has not been proven, and again over 20 minutes; 0: none.
     pub unproven_bytes: u32,
     /// Most Interests a second from each face; more are dropped.
     pub interests_per_second: Option<u32>,
