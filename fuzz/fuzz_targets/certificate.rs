@@ -3,7 +3,7 @@
 #![no_main]
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{
-    Certificate, CertificateChain, ChainAction, MAX_CHAIN, PublicKey, Signer, TrustStore,
+    Certificate, CertificateChain, ChainAction, MAX_QUERIES, PublicKey, Signer, TrustStore,
     ValidityPeriod, Verifier, self_signed,
 };
 
@@ -48,7 +48,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         let mut questions = 0;
         while let Ok(ChainAction::Ask(_)) = chain.step(&mut store, NOW_MS) {
             questions += 1;
-            assert!(questions <= MAX_CHAIN, "chains have an end");
+            assert!(questions <= MAX_QUERIES, "chains have an end");
             if chain.answer(input, NOW_MS).is_err() {
                 break;
             }

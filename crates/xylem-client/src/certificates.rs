@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use xylem_packet::{Data, Interest};
+use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{CertificateChain, ChainAction, ChainError, ChainFlaw, TrustError, TrustStore};
 
 use crate::{
@@ -15,10 +15,13 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Most Interests for one certificate: a packet may be lost.
 const TRIES: usize = 3;
+/// Most Interests for another certificate in place of one that is missing or of no use.
+const TRIES_FOR_OTHERS: usize = 2;
 
 /// Verifies that a packet is signed by a key of the store, or by one that a chain of certificates vouches for. Fetches
 /// the certificates and adds them to the store. A chain has at most [`xylem_trust::MAX_CHAIN`] certificates, each
-/// requested three times at most.
+/// requested three times at most. A missing certificate, or one that doesn't lead to a trusted key, may be old: others of
+/// its key are requested as well, [`xylem_trust::MAX_QUERIES`] in all.
 ///
 /// # Errors
 /// Any that ends the run. The inner error states which certificate or packet is not trusted, and by which rule.
@@ -32,22 +35,31 @@ pub fn verify_with_chain<D: Driver>(
         Err(TrustError::UnknownKey | TrustError::NotAllowed | TrustError::Expired) => {}
         judged => return Ok(judged.map_err(refused)),
     }
-    if let Err(error) = follow(driver, store, data)? {
-        return Ok(Err(error));
+    let mut chain = match CertificateChain::of(data) {
+        Ok(chain) => chain,
+        Err(error) => return Ok(Err(error)),
+    };
+    loop {
+        if let Err(error) = follow(driver, store, &mut chain)? {
+            return Ok(Err(error));
+        }
+        match store.data(data, driver.now_ms()) {
+            Ok(()) => return Ok(Ok(())),
+            Err(flaw) => {
+                if let Err(error) = chain.refuse_packet(flaw) {
+                    return Ok(Err(error));
+                }
+            }
+        }
     }
-    Ok(store.data(data, driver.now_ms()).map_err(refused))
 }
 
 /// Fetches the certificates between a packet and a trusted key into the store.
 fn follow<D: Driver>(
     driver: &mut D,
     store: &mut TrustStore,
-    data: &Data<'_>,
+    chain: &mut CertificateChain,
 ) -> Result<Result<(), ChainError>, D::Error> {
-    let mut chain = match CertificateChain::of(data) {
-        Ok(chain) => chain,
-        Err(error) => return Ok(Err(error)),
-    };
     loop {
         let asked = match chain.step(store, driver.now_ms()) {
             Ok(ChainAction::Known) => return Ok(Ok(())),
@@ -56,10 +68,15 @@ fn follow<D: Driver>(
         };
         let question = InterestRequest {
             can_be_prefix: asked.can_be_prefix,
+            must_be_fresh: asked.must_be_fresh,
             ..InterestRequest::exactly(asked.name, PATIENCE)
         };
-        let Some(wire) = fetch(driver, &question)? else { return Ok(Err(chain.missing())) };
-        if let Err(error) = chain.answer(&wire, driver.now_ms()) {
+        let tries = if asked.must_be_fresh { TRIES_FOR_OTHERS } else { TRIES };
+        let taken = match fetch(driver, &question, tries)? {
+            Some(wire) => chain.answer(&wire, driver.now_ms()),
+            None => chain.missing(),
+        };
+        if let Err(error) = taken {
             return Ok(Err(error));
         }
     }
@@ -69,8 +86,9 @@ fn follow<D: Driver>(
 fn fetch<D: Driver>(
     driver: &mut D,
     question: &InterestRequest,
+    tries: usize,
 ) -> Result<Option<Vec<u8>>, D::Error> {
-    for _ in 0..TRIES {
+    for _ in 0..tries {
         let interest = question.encode(driver.nonce()?)?;
         match driver.fetch(interest, PATIENCE)? {
             ExchangeReply::Data(wire) => return Ok(Some(wire)),
@@ -82,7 +100,8 @@ fn fetch<D: Driver>(
     Ok(None)
 }
 
-/// Serves stored packets, such as certificates. Never done.
+/// Serves stored packets, such as certificates: of several that satisfy an Interest, the one whose name is last, which
+/// is the newest of one issuer. Never done.
 #[derive(Debug)]
 pub struct Certificates {
     packets: Vec<Vec<u8>>,
@@ -91,7 +110,13 @@ pub struct Certificates {
 impl Certificates {
     /// Serves these packets. Bytes that are no packet are never sent.
     pub fn new(packets: Vec<Vec<u8>>) -> Self {
-        Certificates { packets }
+        let mut named: Vec<(Option<Name>, Vec<u8>)> = Vec::with_capacity(packets.len());
+        for wire in packets {
+            let name = Data::decode(&wire).ok().map(|data| data.name().to_name());
+            named.push((name, wire));
+        }
+        named.sort_by(|(a, _), (b, _)| a.cmp(b));
+        Certificates { packets: named.into_iter().map(|(_, wire)| wire).collect() }
     }
 }
 
@@ -105,7 +130,7 @@ impl Application for Certificates {
         let Ok(asked) = Interest::decode(message.packet) else { return Ok(()) };
         let fits = |wire: &&Vec<u8>| Data::decode(wire).is_ok_and(|data| satisfies(&data, &asked));
         if message.nack.is_none()
-            && let Some(wire) = self.packets.iter().find(fits)
+            && let Some(wire) = self.packets.iter().rev().find(fits)
         {
             outbox.packet(wire, message.pit_token);
         }

@@ -6,6 +6,8 @@ use crate::{PublicKey, Signer, ValidityPeriod};
 
 /// FreshnessPeriod of certificates: an hour, as other implementations use.
 const FRESHNESS_MS: u64 = 3_600_000;
+/// The issuer id of self-signed certificates.
+pub(crate) const SELF: Component<'static> = Component::generic(b"self");
 
 /// The contents of a certificate to be signed.
 #[derive(Debug, Clone, Copy)]
@@ -48,13 +50,7 @@ impl Issue<'_> {
 pub fn self_signed(signer: &Signer, version: u64, validity: ValidityPeriod) -> Option<Vec<u8>> {
     let public_key = signer.public()?;
     let key_name = crate::key_name_of(signer.key_locator()?)?;
-    let issue = Issue {
-        key_name,
-        issuer_id: Component::generic(b"self"),
-        version,
-        public_key: &public_key,
-        validity,
-    };
+    let issue = Issue { key_name, issuer_id: SELF, version, public_key: &public_key, validity };
     let mut out = Vec::new();
     issue.sign(signer, &mut out).ok()?;
     Some(out)

@@ -86,7 +86,8 @@ pub use armor::Armor;
 pub use certificate::{Certificate, key_name_of};
 #[cfg(feature = "std")]
 pub use chain::{
-    CertificateChain, CertificateQuery, ChainAction, ChainError, ChainFlaw, MAX_CHAIN, Moment,
+    CertificateChain, CertificateQuery, ChainAction, ChainError, ChainFlaw, MAX_CHAIN, MAX_QUERIES,
+    Moment,
 };
 pub use error::TrustError;
 #[cfg(feature = "std")]

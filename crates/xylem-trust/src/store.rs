@@ -364,8 +364,14 @@ impl TrustStore {
             KeyLocator::Name(_) => true,
             KeyLocator::Digest(digest) => b.digest == *digest,
         };
-        // Newest first.
-        for believed in of_key.into_iter().flatten().rev().filter(is_named) {
+        let names_it = |b: &&TrustedCertificate| match locator {
+            KeyLocator::Name(name) => b.certificate.as_ref() == *name,
+            KeyLocator::Digest(_) => false,
+        };
+        let of_key = || of_key.into_iter().flatten().rev().filter(is_named);
+        // The one that the locator names, then the newest first: another owner may have reused the key's name.
+        let (named, others) = (of_key().filter(names_it), of_key().filter(|b| !names_it(b)));
+        for believed in named.chain(others) {
             if !believed.validity.contains(now_ms) {
                 why = KeyLookupError::NotNow(believed.certificate.clone(), believed.validity);
                 continue;

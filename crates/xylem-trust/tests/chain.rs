@@ -6,8 +6,9 @@ use std::sync::Arc;
 use xylem_packet::{Component, Data, DataBuilder, KeyLocator, Name, SignatureInfo};
 use xylem_trust::schema::Schema;
 use xylem_trust::{
-    Certificate, CertificateChain, ChainAction, ChainError, ChainFlaw, Issue, MAX_CHAIN,
-    PrefixRules, Signer, TrustError, TrustStore, ValidityPeriod, self_signed,
+    Certificate, CertificateChain, CertificateQuery, ChainAction, ChainError, ChainFlaw, Issue,
+    MAX_CHAIN, MAX_QUERIES, PrefixRules, Signer, TrustError, TrustStore, ValidityPeriod,
+    self_signed,
 };
 
 const NOW: u64 = 1_700_000_000_000;
@@ -25,11 +26,21 @@ fn key(identity: &str, by: &str) -> Signer {
 }
 
 fn issue(by: &Signer, subject: &Signer, issuer: &str, validity: ValidityPeriod) -> Vec<u8> {
+    renew(by, subject, issuer, 1, validity)
+}
+
+fn renew(
+    by: &Signer,
+    subject: &Signer,
+    issuer: &str,
+    version: u64,
+    validity: ValidityPeriod,
+) -> Vec<u8> {
     let public_key = subject.public().unwrap();
     let key_name = xylem_trust::key_name_of(subject.key_locator().unwrap()).unwrap();
     let issuer_id = Component::generic(issuer.as_bytes());
     let mut out = Vec::new();
-    Issue { key_name, issuer_id, version: 1, public_key: &public_key, validity }
+    Issue { key_name, issuer_id, version, public_key: &public_key, validity }
         .sign(by, &mut out)
         .unwrap();
     out
@@ -41,37 +52,62 @@ fn signed(by: &Signer, uri: &str) -> Vec<u8> {
     out
 }
 
-/// A network that serves certificates by name and records the requests.
+/// A network that serves certificates by name and records the requests. Caches have some that are stale.
 #[derive(Default)]
 struct Network {
     certificates: HashMap<Name, Vec<u8>>,
-    asked: Vec<Name>,
+    stale: HashMap<Name, Vec<u8>>,
+    asked: Vec<CertificateQuery>,
 }
 
 impl Network {
     fn with(certificates: impl IntoIterator<Item = Vec<u8>>) -> Self {
-        let of = |wire: Vec<u8>| (Certificate::decode(&wire).unwrap().name().to_name(), wire);
-        Network { certificates: certificates.into_iter().map(of).collect(), asked: Vec::new() }
+        Network { certificates: by_name(certificates), ..Network::default() }
+    }
+
+    fn with_stale(mut self, certificates: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        self.stale = by_name(certificates);
+        self
     }
 
     fn judge(&mut self, store: &mut TrustStore, packet: &[u8]) -> Result<(), ChainError> {
         let data = Data::decode(packet).unwrap();
         let mut chain = CertificateChain::of(&data)?;
-        while let ChainAction::Ask(question) = chain.step(store, NOW)? {
-            assert!(!self.asked.contains(&question.name), "{} twice", question.name);
-            self.asked.push(question.name.clone());
-            let fits = |(at, _): &(&Name, &Vec<u8>)| match question.can_be_prefix {
-                true => question.name.is_prefix_of(at.as_ref()),
-                false => **at == question.name,
-            };
-            let Some((_, wire)) = self.certificates.iter().find(fits) else {
-                return Err(chain.missing());
-            };
-            chain.answer(wire, NOW)?;
+        loop {
+            while let ChainAction::Ask(question) = chain.step(store, NOW)? {
+                match self.answer(question) {
+                    Some(wire) => chain.answer(&wire, NOW)?,
+                    None => chain.missing()?,
+                }
+            }
+            match store.data(&data, NOW) {
+                Ok(()) => return Ok(()),
+                Err(flaw) => chain.refuse_packet(flaw)?,
+            }
         }
-        let refused = |e| ChainError { name: data.name().to_name(), flaw: ChainFlaw::Trust(e) };
-        store.data(&data, NOW).map_err(refused)
     }
+
+    fn answer(&mut self, question: CertificateQuery) -> Option<Vec<u8>> {
+        assert!(!self.asked.contains(&question), "{question:?} twice");
+        let fits = |(at, _): &(&Name, &Vec<u8>)| match question.can_be_prefix {
+            true => question.name.is_prefix_of(at.as_ref()),
+            false => **at == question.name,
+        };
+        let stale = self.stale.iter().filter(|_| !question.must_be_fresh).find(fits);
+        let found = stale.or_else(|| self.certificates.iter().find(fits));
+        let wire = found.map(|(_, wire)| wire.clone());
+        self.asked.push(question);
+        wire
+    }
+
+    fn names_asked(&self) -> Vec<String> {
+        self.asked.iter().map(|question| question.name.to_string()).collect()
+    }
+}
+
+fn by_name(certificates: impl IntoIterator<Item = Vec<u8>>) -> HashMap<Name, Vec<u8>> {
+    let of = |wire: Vec<u8>| (Certificate::decode(&wire).unwrap().name().to_name(), wire);
+    certificates.into_iter().map(of).collect()
 }
 
 fn trusting(anchor: &Signer) -> TrustStore {
@@ -119,7 +155,7 @@ fn key_names_find_their_certificates_too() {
     let mut network = Network::with([issue(&root, &alice, "org", ALWAYS)]);
     let mut store = trusting(&root);
     assert_eq!(network.judge(&mut store, &signed(&alice, "/org/alice/a")), Ok(()));
-    assert_eq!(network.asked, [name("/org/alice/KEY/1")]);
+    assert_eq!(network.names_asked(), ["/org/alice/KEY/1"]);
 }
 
 #[test]
@@ -223,7 +259,7 @@ fn each_refusal_names_the_certificate_and_why() {
         refused.to_string(),
         "/bank/note is not under /org, the identity of the key /org/KEY/1"
     );
-    assert_eq!(network.asked, [] as [Name; 0]);
+    assert_eq!(network.asked, []);
 }
 
 #[test]
@@ -238,8 +274,16 @@ fn an_answer_has_to_match_the_question() {
         (&wire, ChainFlaw::NoCertificate(xylem_trust::CertificateError::Name)),
     ] {
         let mut chain = CertificateChain::of(&data).unwrap();
-        assert!(matches!(chain.step(&mut store, NOW), Ok(ChainAction::Ask(_))));
-        assert_eq!(chain.answer(answer, NOW).unwrap_err().flaw, flaw);
+        let refused = loop {
+            match chain.step(&mut store, NOW) {
+                Ok(ChainAction::Ask(_)) => {}
+                other => panic!("{other:?}"),
+            }
+            if let Err(refused) = chain.answer(answer, NOW) {
+                break refused;
+            }
+        };
+        assert_eq!(refused.flaw, flaw);
     }
     // No certificate can be asked for by a digest.
     let info = SignatureInfo::new(alice.typ(), Some(KeyLocator::Digest(&[3; 32])));
@@ -247,6 +291,104 @@ fn an_answer_has_to_match_the_question() {
     assert_eq!(chain.step(&mut store, NOW).unwrap_err().flaw, ChainFlaw::Digest);
     let info = SignatureInfo::new(alice.typ(), None);
     assert_eq!(CertificateChain::new(None, &info).unwrap_err().flaw, ChainFlaw::NoKeyLocator);
+}
+
+const PAST: ValidityPeriod = ValidityPeriod { not_before_ms: 0, not_after_ms: NOW - 5000 };
+
+#[test]
+fn a_stale_certificate_gives_way_to_a_renewed_one() {
+    let root = key("/org", "self");
+    let note = |locator: &str| {
+        let alice = Signer::ed25519(&[5; 32], name(locator));
+        let old = issue(&root, &alice, "org", PAST);
+        let new = renew(&root, &alice, "org", 2, ALWAYS);
+        (signed(&alice, "/org/alice/a"), old, new)
+    };
+    for locator in ["/org/alice/KEY/1", "/org/alice/KEY/1/org", "/org/alice/KEY/1/org/v=1"] {
+        let (note, old, new) = note(locator);
+        let mut network = Network::with([new.clone()]).with_stale([old.clone()]);
+        assert_eq!(network.judge(&mut trusting(&root), &note), Ok(()), "{locator}");
+        assert_eq!(
+            network.asked.iter().map(|q| q.must_be_fresh).collect::<Vec<_>>(),
+            [false, true]
+        );
+        // The renewed one has not arrived anywhere: the reason is the old one's.
+        let refused = Network::default().with_stale([old]).judge(&mut trusting(&root), &note);
+        assert!(matches!(refused.unwrap_err().flaw, ChainFlaw::Expired(_)), "{locator}");
+    }
+    // A packet that names the renewed one needs no second question.
+    let (note, old, new) = note("/org/alice/KEY/1/org/v=2");
+    let mut network = Network::with([new]).with_stale([old]);
+    assert_eq!(network.judge(&mut trusting(&root), &note), Ok(()));
+    assert_eq!(network.names_asked(), ["/org/alice/KEY/1/org/v=2"]);
+}
+
+#[test]
+fn a_missing_certificate_gives_way_to_another_issuers() {
+    let root = key("/org", "self");
+    for locator in ["/org/alice/KEY/1/self/v=1", "/org/alice/KEY/1/old/v=7"] {
+        let alice = Signer::ed25519(&[5; 32], name(locator));
+        let note = signed(&alice, "/org/alice/a");
+        let mut network = Network::with([issue(&root, &alice, "org", ALWAYS)]);
+        assert_eq!(network.judge(&mut trusting(&root), &note), Ok(()), "{locator}");
+        // Nobody trusts the self-signed one.
+        let own = self_signed(&alice, 1, ALWAYS).unwrap();
+        let mut network = Network::with([issue(&root, &alice, "org", ALWAYS)]).with_stale([own]);
+        assert_eq!(network.judge(&mut trusting(&root), &note), Ok(()), "{locator}");
+    }
+    // The same in the middle of a chain.
+    let alice = Signer::ed25519(&[5; 32], name("/org/alice/KEY/1/old/v=7"));
+    let phone = key("/org/alice/phone", "alice");
+    let certificates =
+        [issue(&alice, &phone, "alice", ALWAYS), issue(&root, &alice, "org", ALWAYS)];
+    let mut network = Network::with(certificates);
+    let note = signed(&phone, "/org/alice/phone/a");
+    assert_eq!(network.judge(&mut trusting(&root), &note), Ok(()));
+}
+
+#[test]
+fn a_certificate_that_leads_nowhere_gives_way_to_another() {
+    let (root, gone, thief) = (key("/org", "self"), key("/org/gone", "org"), key("/t", "self"));
+    let alice = Signer::ed25519(&[5; 32], name("/org/alice/KEY/1"));
+    let other_key = Signer::ed25519(&[6; 32], name("/org/alice/KEY/1"));
+    let forged = Signer::ed25519(&[9; 32], name("/org/KEY/1/self/v=1"));
+    let stale = [
+        ("its issuer's certificate is gone", issue(&gone, &alice, "gone", ALWAYS)),
+        ("its issuer may not issue it", issue(&thief, &alice, "org", ALWAYS)),
+        ("it is forged", issue(&forged, &alice, "org", ALWAYS)),
+        ("it is another key's", issue(&root, &other_key, "org", ALWAYS)),
+    ];
+    let note = signed(&alice, "/org/alice/a");
+    for (why, old) in stale {
+        let new = renew(&root, &alice, "org", 2, ALWAYS);
+        let mut network = Network::with([new]).with_stale([old]);
+        assert_eq!(network.judge(&mut trusting(&root), &note), Ok(()), "{why}");
+        assert!(network.asked.len() <= MAX_QUERIES);
+    }
+}
+
+/// The rules hold for the certificate by which the packet is accepted, not for the one that the packet names.
+#[test]
+fn a_schema_judges_the_certificate_that_is_used() {
+    let schema = Arc::new(Schema::compile(include_str!("fixtures/schema/blog.lvs")).unwrap());
+    let root = key("/example/blog", "self");
+    let editor = key("/example/blog/editor/eve", "root");
+    let author = key("/example/blog/author/bob", "editor");
+    let post = signed(&author, "/example/blog/post/bob/2026/one");
+    let by_editor = issue(&editor, &author, "editor", ALWAYS);
+    let by_root = renew(&root, &author, "editor", 2, ALWAYS);
+    let judge = |certificates: &[Vec<u8>]| {
+        let mut store = TrustStore::new();
+        let wire = self_signed(&root, 1, ALWAYS).unwrap();
+        store.add_anchor_under(&Certificate::decode(&wire).unwrap(), schema.clone()).unwrap();
+        Network::with(certificates.to_vec()).judge(&mut store, &post)
+    };
+    let for_editor = issue(&root, &editor, "root", ALWAYS);
+    assert_eq!(judge(&[by_editor, for_editor.clone()]), Ok(()));
+    // The root may not certify an author, although the packet names a certificate by the editor.
+    let refused = judge(&[by_root, for_editor]).unwrap_err();
+    assert_eq!(refused.name, name("/example/blog/author/bob/KEY/1/editor/v=2"));
+    assert!(matches!(refused.flaw, ChainFlaw::Refused(_)), "{refused}");
 }
 
 #[test]

@@ -35,11 +35,15 @@ fn signer(identity: &str) -> Signer {
 
 /// A certificate for `identity` by `issuer`.
 fn certified(issuer: &str, identity: &str, validity: ValidityPeriod) -> Vec<u8> {
+    renewed(issuer, identity, 1, validity)
+}
+
+fn renewed(issuer: &str, identity: &str, version: u64, validity: ValidityPeriod) -> Vec<u8> {
     let (key_name, public_key) = (name(&format!("{identity}/KEY/1")), private(identity).public());
     let issue = Issue {
         key_name: key_name.as_ref(),
         issuer_id: Component::generic(b"up"),
-        version: 1,
+        version,
         public_key: &public_key,
         validity,
     };
@@ -109,6 +113,11 @@ impl World {
         let key = Armor::Key.encode(&key_name.to_string(), &packet);
         let key = file(dir.path(), "key", key.as_bytes());
         assert_exit(&run(&at("theirs"), &["key", "import", text(&key)]), 0);
+        for (wire, file) in certificates.iter().zip(&files) {
+            if Certificate::decode(wire).unwrap().key_name() == key_name.as_ref() {
+                assert_exit(&run(&at("theirs"), &["key", "import", file]), 0);
+            }
+        }
         let (object, sign) = (format!("{publisher}/note"), format!("key:{publisher}"));
         let note = file(dir.path(), "note", &[7; 20_000]);
         let put = ["ndn", "put", &object, text(&note), "--sign", &sign, "--at", &uri];
@@ -208,6 +217,39 @@ fn a_share_by_an_identity_is_verified_along_its_chain() {
     let other = run(&dir.join("ours"), &[&get[..], &["--trust", text(&eve)]].concat());
     assert_exit(&other, 1);
     assert!(!world.got().exists());
+}
+
+/// The node's cache holds an earlier certificate of the key, which has expired, when the packet comes.
+#[test]
+fn a_cached_older_certificate_does_not_block_its_key() {
+    let world = World::new("/org/none", &[]);
+    let dir = world.dir.path();
+    let at = world.node.at("unix");
+    let old = file(dir, "old.cert", &certified("/org", "/org/alice", OVER));
+    let new = file(dir, "new.cert", &renewed("/org", "/org/alice", 2, ALWAYS));
+    let key_name = name("/org/alice/KEY/1");
+    let serving = Serving::start(&dir.join("old"), &["key", "serve", text(&old), "--at", at], 1);
+    let peek = ["ndn", "peek", "/org/alice/KEY/1", "--prefix", "--at", at];
+    let held = run(&dir.join("x"), &peek);
+    assert_exit(&held, 0);
+    drop(serving);
+    assert_eq!(run(&dir.join("x"), &peek).stdout, held.stdout, "the cache answers");
+
+    let packet = private("/org/alice").to_packet(key_name.as_ref()).unwrap();
+    let key = Armor::Key.encode(&key_name.to_string(), &packet);
+    let key = file(dir, "alice.key", key.as_bytes());
+    let theirs = dir.join("alice");
+    assert_exit(&run(&theirs, &["key", "import", text(&key)]), 0);
+    assert_exit(&run(&theirs, &["key", "import", text(&new)]), 0);
+    let _keys = Serving::start(&theirs, &["key", "serve", "--at", at], 1);
+    let note = file(dir, "alices", &[5; 20_000]);
+    let put = ["ndn", "put", "/org/alice/note", text(&note), "--sign", "key:/org/alice"];
+    let _put = Serving::start(&theirs, &[&put[..], &["--at", at]].concat(), 1);
+    let org = dir.join("org.cert");
+    let got = world.got();
+    let get = ["get", "/org/alice/note", "--from", at, "-o", text(&got), "--trust", text(&org)];
+    assert_exit(&run(&dir.join("ours"), &get), 0);
+    assert_eq!(fs::read(&got).unwrap(), [5; 20_000]);
 }
 
 #[test]

@@ -163,16 +163,25 @@ impl RoleSchema {
             let _ = store.add_anchor_under(&anchor, rules);
         }
         let mut chain = CertificateChain::of(voucher)?;
-        while let ChainAction::Ask(question) = chain.step(&mut store, now_ms)? {
-            let answers = |packet: &&&[u8]| {
-                let found = Certificate::decode(packet);
-                found.is_ok_and(|found| question.name.as_ref().is_prefix_of(found.name()))
-            };
-            let found = certificates.iter().find(answers).ok_or_else(|| chain.missing())?;
-            chain.answer(found, now_ms)?;
+        loop {
+            while let ChainAction::Ask(question) = chain.step(&mut store, now_ms)? {
+                let answers = |packet: &&&[u8]| {
+                    let found = Certificate::decode(packet);
+                    let named = |c: Certificate<'_>| question.name.as_ref().is_prefix_of(c.name());
+                    found.is_ok_and(named) && !chain.has_refused(packet)
+                };
+                match certificates.iter().find(answers) {
+                    Some(found) => chain.answer(found, now_ms)?,
+                    None => chain.missing()?,
+                }
+            }
+            match store.data(voucher, now_ms) {
+                Ok(()) => return Ok(()),
+                Err(flaw) => chain
+                    .refuse_packet(flaw)
+                    .map_err(|_| NotCertified::Voucher(voucher.name().to_name(), flaw))?,
+            }
         }
-        let wrong = |why| NotCertified::Voucher(voucher.name().to_name(), why);
-        store.data(voucher, now_ms).map_err(wrong)
     }
 
     /// Returns when the first of the certificates that are valid now ends, in milliseconds since 1970.

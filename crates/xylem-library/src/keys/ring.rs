@@ -310,17 +310,27 @@ impl Keyring {
         };
         let mut out = Vec::new();
         let key = held.open(&name.to_string())?;
-        issue.sign(&signer(&key, &name)?, &mut out)?;
+        issue.sign(&self.signer_with(&key, &name)?, &mut out)?;
         Ok(out)
     }
 
-    /// Returns a signer with a key.
+    /// Returns a signer with a key. Its packets name the key's certificate if there is one: a cache may hold an earlier
+    /// certificate of the key for an hour, and other implementations take a KeyLocator for a certificate's name.
     ///
     /// # Errors
-    /// There is no such key, or it cannot be read.
+    /// There is no such key, or it or its certificate cannot be read.
     pub fn signer(&self, which: &str) -> Result<Signer, KeyFileError> {
         let (name, held) = self.find(which)?;
-        signer(&held.open(&name.to_string())?, &name)
+        self.signer_with(&held.open(&name.to_string())?, &name)
+    }
+
+    fn signer_with(&self, key: &PrivateKey, name: &Name) -> Result<Signer, KeyFileError> {
+        let path = self.path(name, "cert");
+        if !path.exists() {
+            return signer(key, name);
+        }
+        let wire = packet_in(&path)?;
+        signer(key, &certificate_in(&wire, &path)?.name().to_name())
     }
 
     /// Returns an Ed25519 key to publish with. Its packets name its certificate, which verifiers need as well.
@@ -570,6 +580,19 @@ mod tests {
         let signer = keyring.signer("/org/alice").unwrap();
         signer.data(DataBuilder::new(name.as_ref()), b"x", &mut note).unwrap();
         assert_eq!(store.data(&Data::decode(&note).unwrap(), now_ms), Ok(()));
+
+        // What the two sign names their certificates: the imported one, and the self-signed one.
+        let locator = |which: &str| keyring.signer(which).unwrap().key_locator().unwrap().to_name();
+        let of = |wire: &[u8]| Certificate::decode(wire).unwrap().name().to_name();
+        assert_eq!((locator("/org/alice"), locator("/org")), (of(&member), of(&anchor)));
+        let signer = Certificate::decode(&member).unwrap().signer().map(|name| name.to_name());
+        assert_eq!(signer, Some(of(&anchor)));
+        // A certificate that cannot be read is not taken for none.
+        let cert = keyring.path(&alice.name, "cert");
+        fs::write(&cert, "x").unwrap();
+        assert!(keyring.signer("/org/alice").is_err());
+        fs::remove_file(&cert).unwrap();
+        assert_eq!(locator("/org/alice"), alice.name);
 
         fs::write(&file, keyring.certificate("/org").unwrap()).unwrap();
         let refused = keyring.certify("/org/alice", &file, "x", 1, NOW).unwrap_err();
