@@ -88,7 +88,7 @@ pub use second_level::SecondLevelCache;
 #[cfg(feature = "alloc")]
 pub use storage::Heap;
 pub use storage::{Fixed, Standard, Storage};
-pub use strategy_choice::{AsfParameters, ForwardingStrategy};
+pub use strategy_choice::{AsfParameters, ForwardingStrategy, RetxSuppression};
 
 /// SHA-256, used for implicit digests and parameters digests.
 fn sha256(bytes: &[u8]) -> [u8; 32] {

@@ -20,6 +20,7 @@ use crate::memory::Flat;
 use crate::pit::entry::SelfLearningState;
 use crate::storage::Storage;
 use crate::strategy::{ForwardChoice, OutgoingInterest};
+use crate::strategy_choice::RetxSuppression;
 use crate::{FaceId, FaceScope, IncomingPacket, LearnedRoute, Outlet};
 
 /// The announcing face and the announcement's Data.
@@ -133,7 +134,7 @@ impl<S: Storage> Forwarder<S> {
         match route {
             Some(route) => {
                 learning.wanted |= is_searched_for && leaving.from.scope == FaceScope::NonLocal;
-                self.multicast(now, id, leaving, route, out)
+                self.multicast(now, id, leaving, (route, RetxSuppression::USUAL), out)
             }
             None if is_searched_for => {
                 learning.searched = true;
@@ -173,7 +174,8 @@ impl<S: Storage> Forwarder<S> {
                 continue;
             }
             any = true;
-            let Some(suppression) = Self::suppression(now, before) else { continue };
+            let how = RetxSuppression::USUAL;
+            let Some(suppression) = Self::suppression(now, before, how) else { continue };
             if let Some(next) = waits.replace((face, suppression)) {
                 self.send_interest(now, id, leaving, next, out);
             }

@@ -1,8 +1,8 @@
 //! Route lookup and the forwarding strategies.
 //!
 //! Each strategy suppresses an Interest if the same one was sent shortly before: within 10 ms, twice as long after each
-//! repeated sending, up to 250 ms (NFD's exponential retransmission suppression). Best-route, random and ASF apply this
-//! per entry; multicast, access and self-learning per next hop.
+//! repeated sending, up to 250 ms, unless its parameters differ ([`RetxSuppression`]). Best-route, random and ASF apply
+//! this per entry; multicast, access and self-learning per next hop.
 
 use xylem_packet::{Interest, NackReason};
 
@@ -14,11 +14,9 @@ use crate::memory::Flat;
 use crate::name_hash::spread;
 use crate::pit::entry::OutRecord;
 use crate::storage::Storage;
-use crate::strategy_choice::{AsfParameters, ForwardingStrategy};
+use crate::strategy_choice::{AsfParameters, ForwardingStrategy, RetxSuppression};
 use crate::{DropReason, FaceScope, IncomingPacket, OutgoingPacket, Outlet};
 
-const FIRST_SUPPRESSION_MS: u16 = 10;
-const MAX_SUPPRESSION_MS: u16 = 250;
 /// Number of unanswered Interests in a row that makes ASF try a next hop last, unless its parameters differ (NFD).
 const MAX_SILENT: u8 = 3;
 /// The first probe of a prefix is sent within this time, at random (NFD), in microseconds.
@@ -65,7 +63,7 @@ impl<S: Storage> Forwarder<S> {
             // The application's choice overrides any strategy.
             let face = self.faces.number(next_hop).filter(|face| self.may_go(leaving, *face));
             face.map_or(ForwardChoice::NoRoute, |face| {
-                ForwardChoice::Send(face, FIRST_SUPPRESSION_MS)
+                ForwardChoice::Send(face, RetxSuppression::USUAL.first())
             })
         } else {
             let route = self.route(interest, leaving.has_arrived);
@@ -78,11 +76,11 @@ impl<S: Storage> Forwarder<S> {
                     return self.settle_choice(now, id, leaving, choice, incoming, out);
                 }
                 (None, _) => self.none_eligible(id, leaving),
-                (Some(route), ForwardingStrategy::BestRoute) => {
-                    self.best_route(now, id, leaving, route)
+                (Some(route), ForwardingStrategy::BestRoute(how)) => {
+                    self.best_route(now, id, leaving, (route, how))
                 }
-                (Some(route), ForwardingStrategy::Random) => {
-                    self.random_route(now, id, leaving, route)
+                (Some(route), ForwardingStrategy::Random(how)) => {
+                    self.random_route(now, id, leaving, (route, how))
                 }
                 (Some(route), ForwardingStrategy::Access) => {
                     self.access(now, id, leaving, route, out)
@@ -96,8 +94,8 @@ impl<S: Storage> Forwarder<S> {
                     self.probe(now, id, leaving, (route, face, parameters), interest, out);
                     return Ok(());
                 }
-                (Some(route), ForwardingStrategy::Multicast) => {
-                    self.multicast(now, id, leaving, route, out)
+                (Some(route), ForwardingStrategy::Multicast(how)) => {
+                    self.multicast(now, id, leaving, (route, how), out)
                 }
             }
         };
@@ -209,10 +207,14 @@ impl<S: Storage> Forwarder<S> {
     }
 
     /// How long to suppress the next Interest like this; `None` if this one is suppressed.
-    pub(crate) fn suppression(now: u64, last: Option<&OutRecord>) -> Option<u16> {
-        let Some(last) = last else { return Some(FIRST_SUPPRESSION_MS) };
+    pub(crate) fn suppression(
+        now: u64,
+        last: Option<&OutRecord>,
+        how: RetxSuppression,
+    ) -> Option<u16> {
+        let Some(last) = last else { return Some(how.first()) };
         let is_soon = now.saturating_sub(last.sent) < u64::from(last.suppression) * 1000;
-        (!is_soon).then_some((last.suppression * 2).min(MAX_SUPPRESSION_MS))
+        (!is_soon).then(|| how.next(last.suppression))
     }
 
     /// The cheapest next hop not tried yet; if all were tried, the one tried longest ago.
@@ -222,9 +224,9 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         id: u32,
         leaving: &OutgoingInterest<'_>,
-        route: u32,
+        (route, how): (u32, RetxSuppression),
     ) -> ForwardChoice {
-        let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
+        let Some(suppression) = Self::suppression(now, self.last_open(id, leaving), how) else {
             return ForwardChoice::Wait;
         };
         let sent = |face: &u32| self.pit.out_records(id).find(|r| r.face == *face).map(|r| r.sent);
@@ -241,9 +243,9 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         id: u32,
         leaving: &OutgoingInterest<'_>,
-        route: u32,
+        (route, how): (u32, RetxSuppression),
     ) -> ForwardChoice {
-        let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
+        let Some(suppression) = Self::suppression(now, self.last_open(id, leaving), how) else {
             return ForwardChoice::Wait;
         };
         let random = self.random.next_u64();
@@ -270,10 +272,10 @@ impl<S: Storage> Forwarder<S> {
             let rank = |face: u32| (self.measured(now, under, face).rank(1), face);
             let best = self.eligible(route, leaving).map(rank).min();
             if let Some((NextHopRank::Measured(_), face)) = best {
-                return ForwardChoice::Send(face, FIRST_SUPPRESSION_MS);
+                return ForwardChoice::Send(face, RetxSuppression::USUAL.first());
             }
         }
-        self.multicast(now, id, leaving, route, out)
+        self.multicast(now, id, leaving, (route, RetxSuppression::USUAL), out)
     }
 
     /// All next hops, with suppression for each by itself.
@@ -282,7 +284,7 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         id: u32,
         leaving: &OutgoingInterest<'_>,
-        route: u32,
+        (route, how): (u32, RetxSuppression),
         out: &mut impl Outlet,
     ) -> ForwardChoice {
         let mut any = false;
@@ -297,7 +299,7 @@ impl<S: Storage> Forwarder<S> {
             }
             any = true;
             let before = self.pit.out_records(id).find(|record| record.face == face);
-            let Some(suppression) = Self::suppression(now, before) else { continue };
+            let Some(suppression) = Self::suppression(now, before, how) else { continue };
             if let ForwardChoice::Send(face, suppression) = waits {
                 self.send_interest(now, id, leaving, (face, suppression), out);
             }
@@ -373,7 +375,8 @@ impl<S: Storage> Forwarder<S> {
         route: u32,
         parameters: AsfParameters,
     ) -> ForwardChoice {
-        let Some(suppression) = Self::suppression(now, self.last_open(id, leaving)) else {
+        let last = self.last_open(id, leaving);
+        let Some(suppression) = Self::suppression(now, last, parameters.suppression) else {
             return ForwardChoice::Wait;
         };
         let under = self.measure(id, route);
@@ -420,7 +423,8 @@ impl<S: Storage> Forwarder<S> {
         }
         prefix.next_probe = now + interval;
         self.set_measured(now, under, 0, prefix);
-        self.send_probe(now, id, leaving, (face, interest), out);
+        let suppression = parameters.suppression.first();
+        self.send_probe(now, id, leaving, (face, suppression, interest), out);
     }
 
     /// A next hop that was never measured, or else a random one. Faster ones are more likely: of n, the one of rank j
@@ -458,7 +462,7 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         id: u32,
         leaving: &OutgoingInterest<'_>,
-        (face, interest): (u32, &Interest<'_>),
+        (face, suppression, interest): (u32, u16, &Interest<'_>),
         out: &mut impl Outlet,
     ) {
         use crate::rewrite::{InterestChanges, rewrite};
@@ -468,7 +472,7 @@ impl<S: Storage> Forwarder<S> {
         let changes = InterestChanges { hop_limit, nonce: Some(nonce), without_hint };
         if rewrite(interest, changes, &mut self.scratch) {
             let probe = OutgoingInterest { packet: None, nonce, ..*leaving };
-            self.send_interest(now, id, &probe, (face, FIRST_SUPPRESSION_MS), out);
+            self.send_interest(now, id, &probe, (face, suppression), out);
         }
     }
 

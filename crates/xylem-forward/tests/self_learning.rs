@@ -48,7 +48,7 @@ fn a_marked_interest_is_not_searched_for() {
     let (_, left) = w.raw(app, &interest("/x/y", 4));
     assert_eq!(left.iter().map(|l| (l.to, l.non_discovery)).collect::<Vec<_>>(), [(b, true)]);
     // Other strategies forward the mark unchanged.
-    w.forwarder.set_strategy(name("/x").as_ref(), ForwardingStrategy::BestRoute).unwrap();
+    w.forwarder.set_strategy(name("/x").as_ref(), ForwardingStrategy::BEST_ROUTE).unwrap();
     let (_, left) = w.raw(a, link(&interest("/x/z", 5), |frame| frame.non_discovery = true));
     assert_eq!((left[0].to, left[0].non_discovery), (b, true));
     let (_, left) = w.raw(a, &interest("/x/w", 6));
@@ -80,7 +80,7 @@ fn announcements_go_with_the_data_to_searching_neighbours() {
     // An announcement with a Data that was not searched for is not reported.
     w.raw(a, &interest("/x/6", 6)).0.unwrap();
     w.raw(app, link(&data("/x/6"), |frame| frame.announcement = Some(b"lie".to_vec()))).0.unwrap();
-    w.forwarder.set_strategy(name("/m").as_ref(), ForwardingStrategy::Multicast).unwrap();
+    w.forwarder.set_strategy(name("/m").as_ref(), ForwardingStrategy::MULTICAST).unwrap();
     w.route("/m", a, 1);
     w.raw(b, &interest("/m", 7)).0.unwrap();
     let (_, left) = w.raw(a, link(&data("/m"), |frame| frame.announcement = Some(b"m".to_vec())));
@@ -106,7 +106,7 @@ fn a_no_route_nack_is_reported_to_the_outlet() {
     w.raw(a, nacked(&interest("/x", 2), NackReason::NO_ROUTE)).0.unwrap();
     assert_eq!(w.lessons(), [format!("{a} knows no way to /x")]);
     // Other strategies do not report what is learned.
-    w.forwarder.set_strategy(name("/").as_ref(), ForwardingStrategy::BestRoute).unwrap();
+    w.forwarder.set_strategy(name("/").as_ref(), ForwardingStrategy::BEST_ROUTE).unwrap();
     w.route("/y", b, 1);
     w.raw(app, &interest("/y", 3)).0.unwrap();
     w.raw(b, nacked(&interest("/y", 3), NackReason::NO_ROUTE)).0.unwrap();

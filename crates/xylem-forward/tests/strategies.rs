@@ -5,7 +5,7 @@ mod common;
 use common::{What, World, data, interest, nacked, name};
 use xylem_forward::{
     AsfParameters, DropReason, FaceId, FaceScope, FaceSettings, ForwardingStrategy, LinkType,
-    RouteError,
+    RetxSuppression, RouteError,
 };
 use xylem_packet::NackReason;
 
@@ -20,8 +20,8 @@ fn with(strategy: ForwardingStrategy) -> (World, FaceId, FaceId, FaceId) {
 
 #[test]
 fn the_longest_prefix_chooses_the_strategy() {
-    let (mut w, app, a, b) = with(ForwardingStrategy::BestRoute);
-    w.forwarder.set_strategy(name("/all").as_ref(), ForwardingStrategy::Multicast).unwrap();
+    let (mut w, app, a, b) = with(ForwardingStrategy::BEST_ROUTE);
+    w.forwarder.set_strategy(name("/all").as_ref(), ForwardingStrategy::MULTICAST).unwrap();
     w.forwarder
         .set_strategy(name("/all/one").as_ref(), ForwardingStrategy::Asf(AsfParameters::default()))
         .unwrap();
@@ -31,7 +31,7 @@ fn the_longest_prefix_chooses_the_strategy() {
     let mut choices = Vec::new();
     w.forwarder.for_each_strategy(&mut |prefix, s| choices.push((prefix.to_string(), s)));
     choices.sort_by_key(|(prefix, _)| prefix.len());
-    let expected = [("/", ForwardingStrategy::BestRoute), ("/all", ForwardingStrategy::Multicast)];
+    let expected = [("/", ForwardingStrategy::BEST_ROUTE), ("/all", ForwardingStrategy::MULTICAST)];
     assert!(choices.iter().zip(expected).all(|((name, s), e)| (name.as_str(), *s) == e));
     assert_eq!(
         choices[2..],
@@ -51,7 +51,7 @@ fn the_longest_prefix_chooses_the_strategy() {
 
 #[test]
 fn best_route_suppresses_and_then_takes_the_next_way() {
-    let (mut w, app, a, b) = with(ForwardingStrategy::BestRoute);
+    let (mut w, app, a, b) = with(ForwardingStrategy::BEST_ROUTE);
     let other = w.local();
     assert_eq!(w.to(app, &interest("/x", 1)), [a]);
     w.pass(9);
@@ -79,7 +79,7 @@ fn best_route_suppresses_and_then_takes_the_next_way() {
 
 #[test]
 fn multicast_asks_all_and_suppresses_each_by_itself() {
-    let (mut w, app, a, b) = with(ForwardingStrategy::Multicast);
+    let (mut w, app, a, b) = with(ForwardingStrategy::MULTICAST);
     assert_eq!(w.to(app, &interest("/x", 1)), [a, b]);
     assert_eq!(w.to(app, &interest("/x", 2)), []);
     let c = w.remote();
@@ -98,6 +98,32 @@ fn multicast_asks_all_and_suppresses_each_by_itself() {
     w.forwarder.remove_face(b);
     w.forwarder.remove_face(c);
     assert_eq!(w.dropped(a, &interest("/z", 7)).0, DropReason::NoRoute);
+}
+
+#[test]
+fn suppression_follows_its_parameters() {
+    let how = RetxSuppression {
+        initial_ms: Some(40),
+        max_ms: Some(90),
+        multiplier_thousandths: Some(1_500),
+    };
+    let asf = AsfParameters { suppression: how, ..AsfParameters::default() };
+    for strategy in [
+        ForwardingStrategy::BestRoute(how),
+        ForwardingStrategy::Multicast(how),
+        ForwardingStrategy::Random(how),
+        ForwardingStrategy::Asf(asf),
+    ] {
+        let (mut w, app, ..) = with(strategy);
+        assert!(!w.to(app, &interest("/x", 1)).is_empty(), "{strategy}");
+        // 40 ms, then 60, then 90 and never more.
+        for (n, ms) in [(2, 40), (4, 60), (6, 90), (8, 90)] {
+            w.pass(ms - 1);
+            assert_eq!(w.to(app, &interest("/x", n)), [], "{strategy}: {ms}");
+            w.pass(1);
+            assert!(!w.to(app, &interest("/x", n + 1)).is_empty(), "{strategy}: {ms}");
+        }
+    }
 }
 
 /// Sends one Interest, which the first face asked answers after `ms`. Returns the faces that were asked.
@@ -157,7 +183,11 @@ fn asf_leaves_a_silent_or_refusing_next_hop() {
 
 #[test]
 fn asf_uses_its_parameters() {
-    let how = AsfParameters { probing_interval: Some(2_000), max_timeouts: Some(1) };
+    let how = AsfParameters {
+        probing_interval: Some(2_000),
+        max_timeouts: Some(1),
+        ..AsfParameters::default()
+    };
     let (mut w, app, a, b) = with(ForwardingStrategy::Asf(how));
     let rtt = |face: FaceId| if face == a { 80 } else { 20 };
     // With one Interest a second, every second or third of forty is probed.
@@ -171,7 +201,7 @@ fn asf_uses_its_parameters() {
 
 #[test]
 fn random_uses_all_next_hops_equally() {
-    let (mut w, app, a, b) = with(ForwardingStrategy::Random);
+    let (mut w, app, a, b) = with(ForwardingStrategy::RANDOM);
     let mut taken = [0; 2];
     for n in 0..1000 {
         let to = w.to(app, &interest(&format!("/x/{n}"), n));

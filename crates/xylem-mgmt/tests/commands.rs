@@ -413,9 +413,9 @@ fn fib_cs_and_strategies_are_changed() {
     assert_eq!(answer.code, 200);
     assert_eq!(
         answer.parameters.unwrap().strategy,
-        Some(name(&ForwardingStrategy::Multicast.to_string()))
+        Some(name(&ForwardingStrategy::MULTICAST.to_string()))
     );
-    assert_eq!(strategy_at(&node, "/m"), Some(ForwardingStrategy::Multicast));
+    assert_eq!(strategy_at(&node, "/m"), Some(ForwardingStrategy::MULTICAST));
     let answer = node.command("strategy-choice", "set", &set("/localhost/nfd/strategy/none", "/m"));
     assert_eq!(answer.code, 404);
     assert_eq!(node.command("strategy-choice", "set", &about("/m")).code, 400);

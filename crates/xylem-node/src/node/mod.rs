@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_forward::{FaceId, Forwarder, ForwarderSeed};
+use xylem_forward::{FaceId, Forwarder, ForwarderSeed, ForwardingStrategy};
 use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_mgmt::{CommandTrust, FaceUri, Management, ManagementConfig, Persistency};
-use xylem_packet::Interest;
+use xylem_packet::{Component, Interest, Name};
 use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 
 use crate::event::Event;
@@ -200,7 +200,9 @@ impl NodeSetup {
                     .map_err(|why| NodeError::Route { prefix: route.prefix.clone(), why })?;
             }
         }
-        for (prefix, strategy) in &self.config.strategies {
+        let usual = usual_strategies();
+        let usual = usual.iter().filter(|_| self.config.role == NodeRole::Forwarder);
+        for (prefix, strategy) in usual.chain(&self.config.strategies) {
             self.engine
                 .forwarder
                 .set_strategy(prefix.as_ref(), *strategy)
@@ -235,6 +237,21 @@ impl NodeSetup {
         });
         found.map_err(|what| on_event(Event::warning(what))).ok()
     }
+}
+
+/// The strategies that NFD's usual settings choose, besides best-route for all else: several programs of this machine
+/// may serve a name below `/localhost`, and what is below `/ndn/broadcast` is for all neighbours. The settings and
+/// commands replace them.
+fn usual_strategies() -> [(Name, ForwardingStrategy); 3] {
+    let name = |components: &[&'static [u8]]| {
+        let all = components.iter().map(|value| Component::generic(value));
+        all.fold(Name::new(), |name, component| name.child(component))
+    };
+    [
+        (name(&[b"localhost"]), ForwardingStrategy::MULTICAST),
+        (name(&[b"localhost", b"nfd"]), ForwardingStrategy::BEST_ROUTE),
+        (name(&[b"ndn", b"broadcast"]), ForwardingStrategy::MULTICAST),
+    ]
 }
 
 /// The program of a node that listens.
