@@ -50,11 +50,22 @@ fn is_socket(path: &Path) -> bool {
 }
 
 /// The default Unix socket of a node: `/run/xylem/xylem.sock` for root, else `$XDG_RUNTIME_DIR/xylem/xylem.sock`.
+/// Without that directory (a system without systemd, cron, `su`) it is in the user's store, `xylem/xylem.sock` below
+/// `$XDG_DATA_HOME` or `~/.local/share`: others could make a path in `/tmp` first. `None` if there is no home directory.
 pub fn default_socket() -> Option<PathBuf> {
-    let dir = if is_root() {
+    let absolute = |variable: &str| {
+        std::env::var_os(variable).map(PathBuf::from).filter(|dir| dir.is_absolute())
+    };
+    socket_in(is_root(), absolute)
+}
+
+fn socket_in(is_root: bool, absolute: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    let dir = if is_root {
         PathBuf::from("/run")
     } else {
-        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|dir| dir.is_absolute())?
+        absolute("XDG_RUNTIME_DIR")
+            .or_else(|| absolute("XDG_DATA_HOME"))
+            .or_else(|| absolute("HOME").map(|home| home.join(".local/share")))?
     };
     Some(dir.join("xylem").join("xylem.sock"))
 }
@@ -67,4 +78,27 @@ fn is_root() -> bool {
 #[cfg(not(unix))]
 fn is_root() -> bool {
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_without_a_runtime_directory_has_a_socket_too() {
+        let socket = |set: &[(&str, &str)]| {
+            let of = |variable: &str| {
+                let found = set.iter().find(|(name, _)| *name == variable);
+                found.map(|(_, path)| PathBuf::from(path))
+            };
+            socket_in(false, of).map(|path| path.display().to_string())
+        };
+        let (run, data, home) =
+            (("XDG_RUNTIME_DIR", "/run/user/7"), ("XDG_DATA_HOME", "/data"), ("HOME", "/home/a"));
+        assert_eq!(socket(&[run, data, home]).unwrap(), "/run/user/7/xylem/xylem.sock");
+        assert_eq!(socket(&[data, home]).unwrap(), "/data/xylem/xylem.sock");
+        assert_eq!(socket(&[home]).unwrap(), "/home/a/.local/share/xylem/xylem.sock");
+        assert_eq!(socket(&[]), None);
+        assert_eq!(socket_in(true, |_| None).unwrap(), Path::new("/run/xylem/xylem.sock"));
+    }
 }

@@ -261,6 +261,22 @@ impl fmt::Display for UriAuthority {
 }
 
 impl FaceUri {
+    /// The FaceUri in a text that also states how to dial it: before the address of an encrypted link the key of its
+    /// other end, `KEY@`, and after it the server's name, `?sni=NAME`. Neither is part of the FaceUri.
+    ///
+    /// # Errors
+    /// As of [`str::parse`].
+    pub fn of_dialled(text: &str) -> Result<Self, FaceUriError> {
+        match text.split_once("://") {
+            Some((scheme, rest)) if scheme == "xylem" || Carrier::of_scheme(scheme).is_some() => {
+                let at = rest.split_once('@').map_or(rest, |(_key, at)| at);
+                let at = at.split_once("?sni=").map_or(at, |(at, _name)| at);
+                format!("{scheme}://{at}").parse()
+            }
+            _ => text.parse(),
+        }
+    }
+
     /// The scheme in writing: with the IP version where it is known.
     pub fn scheme(&self) -> &'static str {
         let versioned = |at: &UriAuthority, schemes: [&'static str; 3]| match at.host {
@@ -308,6 +324,21 @@ impl fmt::Display for FaceUri {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_to_dial_is_no_part_of_a_face_uri() {
+        for (text, uri) in [
+            ("xylem://a5a5@192.0.2.1:7", "xylem://192.0.2.1:7"),
+            ("xylem://192.0.2.1", "xylem://192.0.2.1:7348"),
+            ("xylem+tls://a5a5@[2001:db8::1]?sni=cdn.example", "xylem+tls://[2001:db8::1]:443"),
+            ("udp4://192.0.2.1", "udp4://192.0.2.1:6363"),
+        ] {
+            assert_eq!(FaceUri::of_dialled(text).unwrap().to_string(), uri);
+        }
+        for wrong in ["udp4://a5a5@192.0.2.1", "xylem://a5a5@", "xylem://a@b@c", "xylem"] {
+            assert!(FaceUri::of_dialled(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn text_is_read_and_written_canonically() {

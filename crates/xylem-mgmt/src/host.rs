@@ -106,7 +106,8 @@ pub trait ManagementHost {
     fn forwarder_ref(&self) -> &Forwarder;
 
     /// Opens a face to `uri`. `parameters` may contain persistency, MTU, flags with their mask, and congestion marking.
-    /// Flags and mask are either both present or both absent.
+    /// Flags and mask are either both present or both absent. Their Uri may also state how to dial it
+    /// ([`FaceUri::of_dialled`]).
     ///
     /// # Errors
     /// 406 for a face that cannot be opened, 409 ([`CommandRefusal::exists`]) if there is such a face, 504 if the socket

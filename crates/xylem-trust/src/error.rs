@@ -103,7 +103,7 @@ pub enum CertificateError {
     #[error("not a Data packet: {0}")]
     Packet(#[from] xylem_packet::DecodeError),
     /// Not named `/<identity>/KEY/<key id>/<issuer>/<version>`.
-    #[error("the name is not that of a certificate")]
+    #[error("the name is not that of a certificate: it has to end in /KEY/KEYID/ISSUER/VERSION")]
     Name,
     /// ContentType is not KEY.
     #[error("the content type is {0}, not that of a certificate")]

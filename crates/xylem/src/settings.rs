@@ -1,6 +1,7 @@
 //! The settings file, in TOML: `relay`, `lan`, `map` and the table `[dht]` are for verbs that find peers. The tables
 //! `[node]` and `[mailbox]` configure a node (docs/node.md lists every setting).
 
+use std::fmt;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,7 +10,8 @@ mod relay;
 
 use crate::shaping::post_quantum;
 use relay::RelayTable;
-use serde::Deserialize;
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
 use xylem_library::mail::MailboxConfig;
 use xylem_node::{
     ForwardingStrategy, MULTICAST_GROUP, NodeConfig, NodeRoute, PeerUri, Prove, Relay,
@@ -186,7 +188,7 @@ struct NodeTable {
     idle_seconds: Option<u64>,
     udp_prove: Option<String>,
     udp_unproven_bytes: Option<u32>,
-    interests_per_second: Option<u32>,
+    interests_per_second: Option<RateLimit>,
     pit_quota: Option<usize>,
     pit_capacity: Option<usize>,
     max_routes: Option<usize>,
@@ -238,6 +240,45 @@ struct StrategyTable {
     strategy: String,
 }
 
+/// A limit per second. 0 would let nothing through, so it is no limit, as in the table of relays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RateLimit {
+    /// `"none"`, or 0.
+    None,
+    PerSecond(u32),
+}
+
+impl<'de> Deserialize<'de> for RateLimit {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
+        struct Reader;
+
+        impl Visitor<'_> for Reader {
+            type Value = RateLimit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "a number a second up to {}, or \"none\"", u32::MAX)
+            }
+
+            fn visit_i64<E: de::Error>(self, rate: i64) -> Result<RateLimit, E> {
+                match u32::try_from(rate) {
+                    Ok(0) => Ok(RateLimit::None),
+                    Ok(rate) => Ok(RateLimit::PerSecond(rate)),
+                    Err(_) => Err(E::invalid_value(de::Unexpected::Signed(rate), &self)),
+                }
+            }
+
+            fn visit_str<E: de::Error>(self, word: &str) -> Result<RateLimit, E> {
+                match word {
+                    "none" => Ok(RateLimit::None),
+                    _ => Err(E::invalid_value(de::Unexpected::Str(word), &self)),
+                }
+            }
+        }
+
+        value.deserialize_any(Reader)
+    }
+}
+
 /// The node's own prefixes, and room for some.
 const MIN_ROUTES: usize = 64;
 /// Upper limits that any machine can hold.
@@ -269,7 +310,10 @@ impl NodeTable {
         set(&mut config.cs_bytes, self.cs_bytes);
         set(&mut config.cs_directory_bytes, self.cs_directory_bytes);
         config.cs_directory = self.cs_directory;
-        config.interests_per_second = self.interests_per_second;
+        config.interests_per_second = match self.interests_per_second {
+            Some(RateLimit::PerSecond(rate)) => Some(rate),
+            Some(RateLimit::None) | None => None,
+        };
         config.pit_quota = self.pit_quota;
         if config.max_routes < MIN_ROUTES {
             return Err(format!("max_routes has to be {MIN_ROUTES} at least"));
@@ -284,8 +328,8 @@ impl NodeTable {
         };
         if let Some(multicast) = self.multicast {
             let group = multicast.group.unwrap_or(MULTICAST_GROUP);
-            if !group.ip().is_multicast() {
-                return Err(format!("multicast group {group} is not a multicast address"));
+            if !group.ip().is_multicast() || group.port() == 0 {
+                return Err(format!("multicast group {group} is not a multicast address and port"));
             }
             config.multicast = multicast.enabled.unwrap_or(true).then_some(group);
             config.multicast_interfaces = multicast.interfaces.unwrap_or_default();
@@ -364,6 +408,21 @@ mod tests {
         let path = dir.path().join("config.toml");
         std::fs::write(&path, text).unwrap();
         super::read(&path, PathBuf::from("/s"))
+    }
+
+    #[test]
+    fn a_rate_is_a_number_or_none() {
+        let rate = |value: &str| {
+            read(&format!("[node]\ninterests_per_second = {value}\n"))
+                .map(|config| config.interests_per_second)
+        };
+        assert_eq!(rate("7"), Ok(Some(7)));
+        assert_eq!((rate("\"none\""), rate("0")), (Ok(None), Ok(None)));
+        for wrong in ["\"all\"", "-1", "4294967296", "true", "1.5"] {
+            let refused = rate(wrong).unwrap_err();
+            assert!(refused.contains("line 2") && refused.contains("or \"none\""), "{refused}");
+            assert_eq!(refused.lines().count(), 1, "{refused}");
+        }
     }
 
     #[test]

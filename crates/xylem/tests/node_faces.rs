@@ -169,6 +169,61 @@ fn connections_that_end_leave_nothing_open() {
     until("the last connection's end", || open() <= before);
 }
 
+/// `ctl` makes a face that is an encrypted link, by the URI that the other node prints.
+#[test]
+fn a_command_makes_a_face_over_an_encrypted_link() {
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(300_000, 5);
+    let source = file(dir.path(), "source", &content);
+    let share = Share::plain(&source, &dir.path().join("store"));
+    let inner_dir = dir.path().join("inner");
+    fs::create_dir_all(&inner_dir).unwrap();
+    let inner = in_front_of(&inner_dir, &format!("tcp4://{}", share.plain.clone().unwrap()));
+    let outer = Node::start(dir.path(), "");
+    let ctl = |args: &[&str]| {
+        let mut command = xylem(&dir.path().join("ctl"));
+        command.args(["ndn", "ctl", "--at", outer.at("unix")]).args(args);
+        let output = finish(command);
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        (output, said)
+    };
+    let uri = inner.at("xylem");
+    let (key, address) = uri.strip_prefix("xylem://").unwrap().split_once('@').unwrap();
+    let (made, said) = ctl(&["face", "create", uri]);
+    assert_exit(&made, 0);
+    assert!(said.contains(&format!("uri xylem://{address}")) && !said.contains(key), "{said}");
+    assert_exit(&ctl(&["route", "add", "/", uri]).0, 0);
+    let out = dir.path().join("out");
+    let from = outer.at("unix");
+    let output = get(&dir.path().join("s"), &[&share.ticket, "--from", from, "-o", text(&out)]);
+    assert_exit(&output, 0);
+    assert!(fs::read(&out).unwrap() == content);
+    assert_exit(&ctl(&["face", "show", uri]).0, 0);
+    assert_exit(&ctl(&["face", "destroy", uri]).0, 0);
+    let (refused, _) = ctl(&["face", "create", &format!("xylem://nokey@{address}")]);
+    assert_exit(&refused, 2);
+    assert_eq!(stderr(&refused).lines().count(), 1, "{}", stderr(&refused));
+}
+
+/// Each address of a free port is shown with its number, by the node and by `ctl`.
+#[test]
+fn free_ports_of_a_node_are_shown() {
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "interests_per_second = \"none\"");
+    let mut command = xylem(&dir.path().join("ctl"));
+    command.args(["ndn", "ctl", "--at", node.at("unix"), "channel", "list"]);
+    let channels = finish(command);
+    assert_exit(&channels, 0);
+    let channels = String::from_utf8_lossy(&channels.stdout).into_owned();
+    for uri in node.listens.iter().filter(|uri| !uri.starts_with("unix://")) {
+        let (scheme, at) = uri.split_once("://").unwrap();
+        let address = at.rsplit('@').next().unwrap();
+        assert!(!address.ends_with(":0"), "{uri}");
+        let line = format!("{scheme}://{address}");
+        assert!(channels.lines().any(|channel| channel == line), "{line} of {channels}");
+    }
+}
+
 /// Connections that a command may open: the client may have fewer rights than the node.
 #[test]
 fn a_command_reaches_no_unix_socket_that_the_settings_do_not_name() {

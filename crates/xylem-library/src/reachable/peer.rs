@@ -84,6 +84,26 @@ impl PeerAddress {
         }
     }
 
+    /// Writes the URI by which this peer is dialled, with the key of an encrypted link and the name for the server:
+    /// [`PeerUri`](super::PeerUri) reads it. `None` for a peer behind a relay.
+    pub fn dialled(&self) -> Option<String> {
+        let name = match self {
+            Self::Relayed { .. } => return None,
+            Self::Carried { name, .. } => name.as_ref(),
+            _ => None,
+        };
+        let uri = self.face_uri();
+        let mut text = match self.link_key() {
+            Some(key) => FaceAddress::Keyed(uri, PeerKey(key)).to_string(),
+            None => uri.to_string(),
+        };
+        if let Some(name) = name {
+            text.push_str("?sni=");
+            text.push_str(name);
+        }
+        Some(text)
+    }
+
     /// Returns the field of that key, if this is an encrypted link.
     pub fn link_key_mut(&mut self) -> Option<&mut Option<[u8; 32]>> {
         match self {

@@ -174,6 +174,27 @@ mod tests {
     }
 
     #[test]
+    fn a_peer_is_written_as_it_is_dialled() {
+        let key = "a5".repeat(32);
+        for (text, written) in [
+            (format!("xylem://{key}@192.0.2.1:7"), format!("xylem://{key}@192.0.2.1:7")),
+            (format!("{key}@192.0.2.1:7"), format!("xylem://{key}@192.0.2.1:7")),
+            ("xylem://[2001:db8::1]".to_owned(), "xylem://[2001:db8::1]:7348".to_owned()),
+            (
+                format!("xylem+tls://{key}@192.0.2.1?sni=cdn.example"),
+                format!("xylem+tls://{key}@192.0.2.1:443?sni=cdn.example"),
+            ),
+            ("udp://192.0.2.1".to_owned(), "udp4://192.0.2.1:6363".to_owned()),
+            ("tcp://[2001:db8::1]".to_owned(), "tcp6://[2001:db8::1]:6363".to_owned()),
+        ] {
+            let peers = text.parse::<PeerUri>().unwrap().resolve(&|_, _| Ok(Vec::new())).unwrap();
+            assert_eq!(peers[0].dialled(), Some(written.clone()));
+            let again = written.parse::<PeerUri>().unwrap().resolve(&|_, _| Ok(Vec::new()));
+            assert_eq!(again.unwrap(), peers);
+        }
+    }
+
+    #[test]
     fn every_scheme() {
         let address: SocketAddr = "192.0.2.1:9".parse().expect("is an address");
         assert_eq!(of("192.0.2.1:9"), Ok(vec![PeerAddress::Link { address, key: None }]));

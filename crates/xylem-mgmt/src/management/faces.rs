@@ -106,8 +106,8 @@ impl Management {
     ) -> Answer {
         let ManagementCommand { parameters, host, .. } = command;
         let uri = parameters.uri.as_ref().ok_or_else(|| malformed_command("Uri is missing"))?;
-        let uri: FaceUri =
-            uri.parse().map_err(|error| malformed_command(format!("Uri: {error}")))?;
+        let uri =
+            FaceUri::of_dialled(uri).map_err(|error| malformed_command(format!("Uri: {error}")))?;
         check_persistency(&parameters)?;
         let face = host.create_face(&uri, &parameters)?;
         if !host.is_opening(face) {
@@ -199,7 +199,7 @@ pub(super) fn list(host: &impl ManagementHost) -> Vec<u8> {
 pub(super) fn query(filter: &[u8], host: &impl ManagementHost) -> Result<Vec<u8>, CodecError> {
     let mut filter = FaceQueryFilter::decode(filter)?;
     for uri in [&mut filter.uri, &mut filter.local_uri].into_iter().flatten() {
-        if let Ok(canonical) = uri.parse::<FaceUri>() {
+        if let Ok(canonical) = FaceUri::of_dialled(uri) {
             *uri = canonical.to_string();
         }
     }

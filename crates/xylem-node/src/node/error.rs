@@ -15,7 +15,9 @@ use xylem_engine::EngineError;
 #[non_exhaustive]
 pub enum NodeError {
     /// No path for the Unix socket is known.
-    #[error("XDG_RUNTIME_DIR is not set; name a socket with `listen` in --config")]
+    #[error(
+        "neither XDG_RUNTIME_DIR nor HOME is set; name a socket with --listen, or with `listen` in --config"
+    )]
     NoSocket,
     /// An invalid listening address.
     #[error("{0}")]

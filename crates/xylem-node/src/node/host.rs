@@ -49,7 +49,7 @@ impl ManagementHost for ManagedEngine<'_> {
             }
             Some(other) => other,
         };
-        let peer = peer_of(uri)?;
+        let peer = peer_of(uri, parameters.uri.as_deref())?;
         let existing = self.engine.faces().find(|(_, face)| face.remote == *uri);
         if let Some(id) = existing.map(|(id, _)| id) {
             // The command names the address, whichever end made the face.
@@ -194,9 +194,9 @@ fn unacceptable(text: &str) -> CommandRefusal {
     CommandRefusal::new(406, text)
 }
 
-/// The peer that a face URI names. Host names are not resolved: that would delay all packets, and NFD expects clients
-/// to resolve them, too.
-fn peer_of(uri: &FaceUri) -> Result<PeerAddress, CommandRefusal> {
+/// The peer that a face URI names, with the key and the server's name that `dialled` states for an encrypted link. Host
+/// names are not resolved: that would delay all packets, and NFD expects clients to resolve them, too.
+fn peer_of(uri: &FaceUri, dialled: Option<&str>) -> Result<PeerAddress, CommandRefusal> {
     let host = match uri {
         FaceUri::Udp(at)
         | FaceUri::Tcp(at)
@@ -208,7 +208,11 @@ fn peer_of(uri: &FaceUri) -> Result<PeerAddress, CommandRefusal> {
     if matches!(host, Some(UriHost::Name(_) | UriHost::Zoned(..))) {
         return Err(unacceptable("the host has to be an address"));
     }
-    let peers = PeerUri::try_from(uri.clone()).and_then(|uri| resolve(&uri));
+    let peer = match (uri, dialled) {
+        (FaceUri::Xylem(_) | FaceUri::Carried(..), Some(dialled)) => dialled.parse(),
+        _ => PeerUri::try_from(uri.clone()),
+    };
+    let peers = peer.and_then(|uri| resolve(&uri));
     let peer = peers.map_err(|e| CommandRefusal::new(406, e))?.into_iter().next();
     match peer {
         Some(PeerAddress::Udp(at)) if !is_unicast(at) => Err(unacceptable("not a unicast address")),

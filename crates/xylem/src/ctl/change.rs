@@ -233,17 +233,11 @@ fn face_with(manager: &mut Manager<'_>, uri: &str) -> Result<u64, CommandFailure
 }
 
 /// Makes a face URI canonical, as NFD requires: the scheme names the address family, and there is a port. Resolves a
-/// host name. A URI of an unknown scheme is left to the forwarder.
-fn canonical(uri: String) -> String {
-    use xylem_node::PeerAddress;
+/// host name. The key of an encrypted link stays. A URI of an unknown scheme is left to the forwarder.
+pub(super) fn canonical(uri: String) -> String {
     let Ok(parsed) = uri.parse::<xylem_node::PeerUri>() else { return uri };
     let peer = xylem_node::resolve(&parsed).ok().and_then(|peers| peers.into_iter().next());
-    let family = |address: &std::net::SocketAddr| if address.is_ipv4() { 4 } else { 6 };
-    match peer {
-        Some(PeerAddress::Udp(address)) => format!("udp{}://{address}", family(&address)),
-        Some(PeerAddress::Tcp(address)) => format!("tcp{}://{address}", family(&address)),
-        _ => uri,
-    }
+    peer.and_then(|peer| peer.dialled()).unwrap_or(uri)
 }
 
 /// Reports the result of a command.
