@@ -362,6 +362,18 @@ fn ctl_shows_and_changes_the_node() {
     let channels = ctl(&["channel", "list"]);
     let unix = |channel: &Value| channel["local"].as_str().unwrap().starts_with("unix://");
     assert!(channels.iter().any(unix), "{channels:?}");
+    let here = shown["local"].as_str().unwrap();
+    for (filter, found) in [
+        (&["--scheme", "udp4"][..], true),
+        (&["--local", here], true),
+        (&["udp://127.0.0.1:9", "--scheme", "udp4", "--local", here], true),
+        (&["--scheme", "tcp4"], false),
+        (&["--local", "udp4://127.0.0.1:1"], false),
+    ] {
+        let listed = ctl(&[&["face", "list"], filter].concat());
+        let is_it = |row: &Value| row["face"].as_u64() == Some(face);
+        assert_eq!(listed.iter().any(is_it), found, "{filter:?}: {listed:?}");
+    }
     ctl(&["route", "add", "/r/a", "udp://127.0.0.1:9", "--cost", "7"]);
     let routes = ctl(&["route", "list", "/r/a"]);
     let route = event(&routes, "route");
@@ -372,8 +384,22 @@ fn ctl_shows_and_changes_the_node() {
         fib.iter().any(|e| e["prefix"] == "/r/a" && e["face"].as_u64() == Some(face)),
         "{fib:?}"
     );
+    let report = ctl(&["report"]);
+    for of in ["status", "channel", "face", "route", "fib", "cs", "strategy"] {
+        assert!(report.iter().any(|row| row["event"] == of), "{of}: {report:?}");
+    }
     ctl(&["route", "remove", "/r/a", &face.to_string()]);
     assert!(ctl(&["route", "list", "/r/a"]).is_empty());
+    for (name, strategy) in [
+        ("/a", "/best-route/"),
+        ("/localhost/any", "/multicast/"),
+        ("/localhost/nfd/status", "/best-route/"),
+        ("/ndn/broadcast/any", "/multicast/"),
+    ] {
+        let shown = ctl(&["strategy", "show", name]);
+        let shown = event(&shown, "strategy")["strategy"].as_str().unwrap();
+        assert!(shown.contains(strategy), "{name}: {shown}");
+    }
     ctl(&["strategy", "set", "/r", "multicast"]);
     let chosen = ctl(&["strategy", "list"]);
     let of_r = chosen.iter().find(|e| e["prefix"] == "/r").expect("it was set");
@@ -417,6 +443,7 @@ fn ctl_in_words() {
         (&["fib", "list"], "/localhost/nfd → face"),
         (&["cs", "info"], "capacity"),
         (&["strategy", "list"], "/ /localhost/nfd/strategy/"),
+        (&["report"], "\nStrategies:\n/ /localhost/nfd/strategy/"),
     ] {
         let output = run(dir, &[&["ndn", "ctl"], args, &["--at", node.at("unix")]].concat());
         assert_exit(&output, 0);

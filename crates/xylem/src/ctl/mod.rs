@@ -32,6 +32,8 @@ type Manager<'a> = xylem_client::Manager<'a, Client>;
   xylem ndn ctl route add /alice udp://192.0.2.7   Interests under /alice go there
   xylem ndn ctl strategy set /alice multicast      and everywhere else that there is a route
   xylem ndn ctl cs erase /alice --at tcp://127.0.0.1
+  xylem ndn ctl face list --scheme udp4            its faces over UDP and IPv4
+  xylem ndn ctl report                             all that can be shown
 
 ",
     exit_help!()
@@ -52,6 +54,8 @@ pub(crate) struct CtlArgs {
 enum CtlCommand {
     /// Version, uptime, tables and counters
     Status,
+    /// Status and all lists below, one after the other
+    Report,
     /// Faces: the connections of the forwarder
     #[command(subcommand, arg_required_else_help = false)]
     Face(FaceCommand),
@@ -74,11 +78,8 @@ enum CtlCommand {
 
 #[derive(Debug, Subcommand)]
 enum FaceCommand {
-    /// Shows all faces, or those to one URI
-    List {
-        /// Only faces with this remote URI
-        uri: Option<String>,
-    },
+    /// Shows all faces, or some of them
+    List(FaceList),
     /// Shows one face
     Show {
         /// The face's number, or the URI of its remote end
@@ -104,6 +105,21 @@ enum FaceCommand {
 enum ChannelCommand {
     /// Shows all channels
     List,
+}
+
+/// Which faces to show: those that fit all of these.
+#[derive(Debug, Default, Args)]
+struct FaceList {
+    /// Only faces with this remote URI
+    uri: Option<String>,
+
+    /// Only faces with this local URI
+    #[arg(long, value_name = "URI")]
+    local: Option<String>,
+
+    /// Only faces with this scheme at one end: udp4, udp6, tcp4, tcp6, unix, ws, xylem and others
+    #[arg(long, value_name = "SCHEME")]
+    scheme: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -254,8 +270,9 @@ enum StrategyCommand {
     Set {
         /// The prefix
         prefix: Name,
-        /// best-route, multicast, asf, random, access, self-learning, or a strategy's whole name (asf's may end in
-        /// /probing-interval~MS and /max-timeouts~N)
+        /// best-route, multicast, asf, random, access, self-learning, or a strategy's whole name, which may end in
+        /// parameters: /retx-suppression-initial~MS, -max~MS and -multiplier~X; asf's also /probing-interval~MS and
+        /// /max-timeouts~N
         strategy: StrategyName,
     },
     /// Removes the choice of a prefix
@@ -317,7 +334,8 @@ pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let manager = &mut manager;
     match args.what {
         CtlCommand::Status => show::status(manager, out),
-        CtlCommand::Face(FaceCommand::List { uri }) => show::faces(manager, uri, out),
+        CtlCommand::Report => show::report(manager, out),
+        CtlCommand::Face(FaceCommand::List(which)) => show::faces(manager, which, out),
         CtlCommand::Face(FaceCommand::Show { face }) => show::one_face(manager, &face, out),
         CtlCommand::Face(FaceCommand::Create(face)) => change::create_face(manager, face, out),
         CtlCommand::Face(FaceCommand::Update { face, properties }) => {

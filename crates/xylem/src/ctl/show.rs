@@ -1,6 +1,7 @@
 //! Prints the state of a forwarder: one text row per line, or one JSON object.
 
-use super::{Manager, NextHopArg};
+use super::change::canonical;
+use super::{FaceList, Manager, NextHopArg};
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::output::text::{bytes, duration};
@@ -45,9 +46,39 @@ fn uptime(found: &GeneralStatus) -> Duration {
     Duration::from_millis(found.current_ms.saturating_sub(found.start_ms))
 }
 
-pub(super) fn faces(manager: &mut Manager<'_>, uri: Option<String>, out: &mut Out) -> Shown {
-    let filter = uri.map(|uri| FaceQueryFilter { uri: Some(uri), ..FaceQueryFilter::default() });
-    let found = manager.faces(filter.as_ref())?;
+/// All that `ctl` shows, under a title for each list. With `--json` the rows are those of the verbs for single lists.
+pub(super) fn report(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
+    type List = fn(&mut Manager<'_>, &mut Out) -> Shown;
+    let lists: [(&str, List); 7] = [
+        ("Status", status),
+        ("Channels", channels),
+        ("Faces", |manager, out| faces(manager, FaceList::default(), out)),
+        ("Routes", |manager, out| routes(manager, None, out)),
+        ("FIB", fib),
+        ("Content store", cs),
+        ("Strategies", strategies),
+    ];
+    for (number, (title, list)) in lists.into_iter().enumerate() {
+        if !out.is_json() {
+            if number > 0 {
+                out.line("")?;
+            }
+            out.line(&format!("{title}:"))?;
+        }
+        list(manager, out)?;
+    }
+    Ok(())
+}
+
+pub(super) fn faces(manager: &mut Manager<'_>, which: FaceList, out: &mut Out) -> Shown {
+    let filter = FaceQueryFilter {
+        uri: which.uri.map(canonical),
+        local_uri: which.local.map(canonical),
+        uri_scheme: which.scheme,
+        ..FaceQueryFilter::default()
+    };
+    // A list without a filter is a dataset of its own, which forwarders without queries have as well.
+    let found = manager.faces((filter != FaceQueryFilter::default()).then_some(&filter))?;
     found.iter().try_for_each(|face| self::face(face, out))
 }
 
