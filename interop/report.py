@@ -102,8 +102,8 @@ SECTIONS = {
     "It publishes 80,000 bytes of its own; what is forged comes before the genuine message.\n",
     "schemas": "trust schemas\n\nLightVerSec: one text compiled by each, and the verdicts on 80 pairs of names each; "
     "NDNd's examples are those of its tests (interop/schemas.py). NDNd has no functions. "
-    "`share --sign key:/org/alice`, whose certificate python-ndn has issued: its LightVerSec validator accepts the metadata "
-    "and the manifest below /org/alice and refuses both below /org/bob.\n",
+    "`share --sign key:/org/alice`, whose certificate python-ndn has issued, or `key cert --by`: python-ndn's LightVerSec "
+    "validator accepts the metadata and the manifest below /org/alice and refuses both below /org/bob.\n",
     "certificates": "certificates\n\nNDNCERT 0.3 (the library without a forwarder, interop/authorities.py; the programs through one, "
     "interop/certificates.py: client, CA): a key is certified by what the column gives, or refused "
     "where that is what has to come of it.\n",

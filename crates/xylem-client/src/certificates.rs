@@ -141,3 +141,41 @@ impl Application for Certificates {
         false
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Connection;
+    use xylem_packet::Packet;
+    use xylem_trust::{Signer, ValidityPeriod, self_signed};
+
+    #[test]
+    fn the_newest_of_several_certificates_is_served() {
+        let signer = Signer::ed25519(&[1; 32], "/a/KEY/1".parse().unwrap());
+        let valid = ValidityPeriod { not_before_ms: 0, not_after_ms: 10_000_000_000_000 };
+        let of = |version| self_signed(&signer, version, valid).unwrap();
+        let mut served = Certificates::new(vec![of(2), of(300), b"no packet".to_vec(), of(1)]);
+        for (name, expected) in
+            [("/a/KEY/1", Some(300)), ("/a/KEY/1/self/v=2", Some(2)), ("/b", None)]
+        {
+            let request = InterestRequest {
+                can_be_prefix: true,
+                ..InterestRequest::exactly(name.parse().unwrap(), PATIENCE)
+            };
+            let packet = &request.encode([0; 4]).unwrap()[..];
+            let mut connection = Connection::new(xylem_packet::MAX_PACKET, true, 0);
+            let message =
+                ForwarderMessage { packet, pit_token: None, nack: None, congested: false };
+            served
+                .handle_message(Duration::ZERO, message, &mut connection.outbox(Duration::ZERO))
+                .unwrap();
+            let mut sent = Vec::new();
+            connection.queue().drain_datagrams(|frame| sent.push(frame.to_vec()));
+            let sent = sent.first().map(|frame| match Packet::decode(frame).unwrap() {
+                Packet::Data(data) => data.wire().to_vec(),
+                other => panic!("{other:?}"),
+            });
+            assert_eq!(sent, expected.map(of), "{name}");
+        }
+    }
+}

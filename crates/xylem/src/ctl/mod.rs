@@ -45,7 +45,9 @@ pub(crate) struct CtlArgs {
     #[command(flatten)]
     at: AtArgs,
 
-    /// Sign with this key, or a digest, as `ndn put`
+    /// Sign with this key, or a digest
+    ///
+    /// The forms are those of `ndn put`.
     #[arg(long, value_name = "KEY", default_value = "digest-sha256", global = true)]
     sign: SignWith,
 }
