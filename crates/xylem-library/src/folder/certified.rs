@@ -17,7 +17,7 @@ use xylem_packet::{Component, Data, DataBuilder, Name};
 use xylem_trust::schema::Schema;
 use xylem_trust::{
     Certificate, CertificateChain, ChainAction, ChainError, MAX_CHAIN, Signer, TrustError,
-    TrustRules, TrustStore,
+    TrustRules, TrustStore, key_name_of,
 };
 
 use super::statement::{array, field, put};
@@ -165,13 +165,19 @@ impl RoleSchema {
         let mut chain = CertificateChain::of(voucher)?;
         loop {
             while let ChainAction::Ask(question) = chain.step(&mut store, now_ms)? {
-                let answers = |packet: &&&[u8]| {
-                    let found = Certificate::decode(packet);
-                    let named = |c: Certificate<'_>| question.name.as_ref().is_prefix_of(c.name());
-                    found.is_ok_and(named) && !chain.has_refused(packet)
+                let answers = |packet: &&[u8]| {
+                    let found = Certificate::decode(packet).ok()?;
+                    let fits = question.name.as_ref().is_prefix_of(found.name());
+                    let of_other = found.signer().and_then(key_name_of) != Some(found.key_name());
+                    let is_good = of_other && found.validity().contains(now_ms);
+                    (fits && !chain.has_refused(packet)).then_some(is_good)
                 };
-                match certificates.iter().find(answers) {
-                    Some(found) => chain.answer(found, now_ms)?,
+                // Of several, first one that can be a link of the chain.
+                let found = certificates
+                    .iter()
+                    .filter_map(|packet| answers(packet).map(|is_good| (!is_good, packet)));
+                match found.min_by_key(|(is_bad, _)| *is_bad) {
+                    Some((_, found)) => chain.answer(found, now_ms)?,
                     None => chain.missing()?,
                 }
             }
@@ -346,6 +352,24 @@ pub(super) mod tests {
             assert!(matches!(judged, Err(NotCertified::Malformed)));
         }
         assert!(matches!(judged(&[]), Err(NotCertified::Nothing)));
+    }
+
+    /// The member's key was certified anew after its vouchers were made, or the first of its certificates has expired.
+    #[test]
+    fn any_valid_certificate_of_the_key_is_enough() {
+        let far = NOW + 20_000_000;
+        let bob = signer("/org/staff/bob", 5);
+        let current = issued(&bob, &root(), far);
+        let seed = [5; 32];
+        let names_another = Signer::ed25519(&seed, "/org/staff/bob/KEY/5/old/v=9".parse().unwrap());
+        let shown = present(&FOUNDER, &MEMBER, &names_another, &[current.clone()]).unwrap();
+        assert!(judged(&shown).unwrap().writes);
+        let (over, own) =
+            (issued(&bob, &root(), NOW - 5_000), self_signed(&bob, 1, until(far)).unwrap());
+        for by in [&bob, &names_another] {
+            let all = [over.clone(), own.clone(), current.clone()];
+            assert!(judged(&present(&FOUNDER, &MEMBER, by, &all).unwrap()).unwrap().writes);
+        }
     }
 
     #[test]
