@@ -18,8 +18,8 @@ use xylem_app::{Client, SignWith};
 use xylem_client::{Certificates, Driver, register};
 use xylem_hash::{Hash, Hasher};
 use xylem_library::keys::{
-    KeyEntry, KeyKind, Keyring, Trusted, TrustedEntry, certificate, check_signature, reseal,
-    sign_hash, signer,
+    IssueTerms, KeyEntry, KeyKind, Keyring, Trusted, TrustedEntry, certificate, check_signature,
+    reseal, schema, sign_hash, signer,
 };
 use xylem_node::wall_clock;
 use xylem_packet::Name;
@@ -126,6 +126,9 @@ enum KeyCommand {
         /// How long the certificate is valid
         #[arg(long, value_name = "DAYS", default_value = "365", requires = "by")]
         days: u32,
+        /// Sign what this trust schema (`xylem ndn schema`) allows; without it, names below the key's owner alone
+        #[arg(long, value_name = "FILE", requires = "by")]
+        schema: Option<PathBuf>,
         /// Print base64 alone, as ndnsec, NDNts and python-ndn read it, without PEM lines
         #[arg(long)]
         base64: bool,
@@ -237,11 +240,13 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
             let name = keyring.delete(&key)?;
             out.note(&format!("{name} is deleted"));
         }
-        KeyCommand::Cert { what, by, issuer, days, base64 } => {
+        KeyCommand::Cert { what, by, issuer, days, schema: file, base64 } => {
             let wire = match by {
                 None => keyring.certificate(&what)?,
                 Some(by) => {
-                    keyring.certify(&by, &PathBuf::from(what), &issuer, days, wall_clock())?
+                    let rules = file.map(|file| schema(&file)).transpose()?;
+                    let terms = IssueTerms { issuer: &issuer, days, schema: rules.as_ref() };
+                    keyring.certify(&by, &PathBuf::from(what), &terms, wall_clock())?
                 }
             };
             let text = match base64 {

@@ -362,7 +362,8 @@ pub(super) mod tests {
         let current = issued(&bob, &root(), far);
         let seed = [5; 32];
         let names_another = Signer::ed25519(&seed, "/org/staff/bob/KEY/5/old/v=9".parse().unwrap());
-        let shown = present(&FOUNDER, &MEMBER, &names_another, &[current.clone()]).unwrap();
+        let shown =
+            present(&FOUNDER, &MEMBER, &names_another, std::slice::from_ref(&current)).unwrap();
         assert!(judged(&shown).unwrap().writes);
         let (over, own) =
             (issued(&bob, &root(), NOW - 5_000), self_signed(&bob, 1, until(far)).unwrap());

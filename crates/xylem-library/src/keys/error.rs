@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use xylem_packet::{Name, UriError};
 use xylem_store::StoreError;
+use xylem_trust::schema::SchemaRefusal;
 use xylem_trust::{CertificateError, KeyError as Malformed};
 
 use super::limits::{MAX_ENTRIES, SECRET_LEN};
@@ -176,6 +177,16 @@ pub enum KeyFileError {
         owner: Name,
         /// The requested identity.
         identity: Name,
+    },
+    /// A schema does not let the signer's certificate sign this one.
+    #[error("{name}: {signer} may not sign it under the schema: {refusal}")]
+    NotAllowed {
+        /// The certificate.
+        name: Name,
+        /// The certificate of the key that would sign it.
+        signer: Name,
+        /// The rule that refuses it.
+        refusal: SchemaRefusal,
     },
     /// A certificate does not fit into a packet.
     #[error(transparent)]

@@ -12,6 +12,7 @@ use serde::Serialize;
 use xylem_object::PublisherKey;
 use xylem_packet::{Component, Name};
 use xylem_store::{Clobber, DiskMedium, StoreError, write_atomically};
+use xylem_trust::schema::Schema;
 use xylem_trust::{
     Armor, Certificate, Issue, PrivateKey, PublicKey, SafeBag, Signer, is_key_packet, self_signed,
 };
@@ -50,6 +51,17 @@ pub struct KeyEntry {
     pub valid_until_ms: Option<u64>,
     /// The public half of an Ed25519 key, hexadecimal.
     pub public: Option<String>,
+}
+
+/// What a certificate that a key issues states and is held to.
+#[derive(Clone, Copy, Debug)]
+pub struct IssueTerms<'a> {
+    /// The issuer id, a component of the certificate's name.
+    pub issuer: &'a str,
+    /// Days of validity.
+    pub days: u32,
+    /// Decides what the key may certify; without it, names below its owner's.
+    pub schema: Option<&'a Schema>,
 }
 
 /// A key to publish with, and its certificate.
@@ -278,39 +290,47 @@ impl Keyring {
         Ok(wire)
     }
 
-    /// Issues a certificate for the key in `request` (a certificate that the key has already), signed by the key `by`
-    /// with the issuer id `issuer`. It is valid for `days` from `now` on.
+    /// Issues a certificate for the key in `request` (a certificate that the key has already), signed by the key `by`.
+    /// It is valid from `now` on.
     ///
     /// # Errors
-    /// There is no such key or request, or the request's identity is not below that of `by`: no verifier would believe
-    /// it.
+    /// There is no such key or request, or no verifier would accept the certificate: without a schema the request's
+    /// identity is not below that of `by`; the schema does not let the certificate of `by` sign it.
     pub fn certify(
         &self,
         by: &str,
         request: &Path,
-        issuer: &str,
-        days: u32,
+        terms: &IssueTerms<'_>,
         now: UnixTime,
     ) -> Result<Vec<u8>, KeyFileError> {
         let (name, held) = self.find(by)?;
         let wire = packet_in(request)?;
         let request = certificate_in(&wire, request)?;
         let owner = name.as_ref().prefix(name.len().saturating_sub(2));
-        if !owner.is_prefix_of(request.identity()) {
+        if terms.schema.is_none() && !owner.is_prefix_of(request.identity()) {
             let (owner, identity) = (owner.to_name(), request.identity().to_name());
             return Err(KeyFileError::NotBelow { owner, identity });
         }
         let now_ms = now.milliseconds();
         let issue = Issue {
             key_name: request.key_name(),
-            issuer_id: Component::generic(issuer.as_bytes()),
+            issuer_id: Component::generic(terms.issuer.as_bytes()),
             version: now_ms,
             public_key: request.public_key(),
-            validity: valid_from_now(now_ms, u64::from(days)),
+            validity: valid_from_now(now_ms, u64::from(terms.days)),
         };
         let mut out = Vec::new();
         let key = held.open(&name.to_string())?;
-        issue.sign(&self.signer_with(&key, &name)?, &mut out)?;
+        let signer = self.signer_with(&key, &name)?;
+        if let Some(schema) = terms.schema {
+            let (issued, own) = (issue.name(), signer.key_locator().unwrap_or(name.as_ref()));
+            schema.check(issued.as_ref(), own).map_err(|refusal| KeyFileError::NotAllowed {
+                signer: own.to_name(),
+                name: issued.clone(),
+                refusal,
+            })?;
+        }
+        issue.sign(&signer, &mut out)?;
         Ok(out)
     }
 
@@ -560,9 +580,10 @@ mod tests {
         let alice = keyring.create("/org/alice", KeyKind::Ed25519, NOW).unwrap();
         let file = dir.path().join("certificate");
         fs::write(&file, keyring.certificate("/org/alice").unwrap()).unwrap();
-        let own = keyring.certify("/org/alice", &file, "x", 1, NOW);
+        let terms = IssueTerms { issuer: "org", days: 30, schema: None };
+        let own = keyring.certify("/org/alice", &file, &terms, NOW);
         assert!(own.is_ok(), "one's own name is under itself");
-        let by_org = keyring.certify("/org", &file, "org", 30, NOW).unwrap();
+        let by_org = keyring.certify("/org", &file, &terms, NOW).unwrap();
         fs::write(&file, by_org).unwrap();
         let entry = keyring.import(&file, None, NOW).unwrap();
         assert!(
@@ -595,7 +616,16 @@ mod tests {
         assert_eq!(locator("/org/alice"), alice.name);
 
         fs::write(&file, keyring.certificate("/org").unwrap()).unwrap();
-        let refused = keyring.certify("/org/alice", &file, "x", 1, NOW).unwrap_err();
+        let refused = keyring.certify("/org/alice", &file, &terms, NOW).unwrap_err();
+        assert_eq!(refused.blame(), Blame::Usage);
+        // A schema decides instead: here each of the two may certify the other, and no key itself.
+        let schema =
+            "#key: \"KEY\"/_/_/_\n#a: \"org\"/\"alice\"/#key <= #o\n#o: \"org\"/#key <= #a";
+        let schema = Schema::compile(schema).unwrap();
+        let terms = IssueTerms { schema: Some(&schema), ..terms };
+        keyring.certify("/org/alice", &file, &terms, NOW).unwrap();
+        let refused = keyring.certify("/org", &file, &terms, NOW).unwrap_err();
+        assert!(matches!(refused, KeyFileError::NotAllowed { .. }), "{refused}");
         assert_eq!(refused.blame(), Blame::Usage);
     }
 }
