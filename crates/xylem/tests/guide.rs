@@ -1,4 +1,5 @@
-//! Types the commands of docs/guide.md, on loopback, with a home for each person in a temporary folder.
+//! Types the commands of docs/guide.md, and of a section of docs/node.md, on loopback, with a home for each person in a
+//! temporary folder.
 //!
 //! A line `NAME$ COMMAND` in a console block is a command of that person. The lines up to the next prompt are expected
 //! in its output, in order; `…` stands for anything. `xylem:WORD…` and `xylem-sync:WORD…` are tickets: where a line with
@@ -68,14 +69,16 @@ impl Running {
 /// A person in the guide, with a home.
 struct Person {
     home: PathBuf,
+    /// The socket of the machine's node.
+    node: PathBuf,
     running: Vec<Running>,
     outputs: usize,
 }
 
 impl Person {
-    fn new(home: PathBuf) -> Self {
+    fn new(home: PathBuf, node: PathBuf) -> Self {
         fs::create_dir(&home).unwrap();
-        Self { home, running: Vec::new(), outputs: 0 }
+        Self { home, node, running: Vec::new(), outputs: 0 }
     }
 
     fn start(&mut self, command: &str) -> Running {
@@ -98,10 +101,10 @@ impl Person {
         let people = self.home.parent().expect("the folder of all");
         shell.env("PATH", format!("{}:{path}", people.join("bin").display()));
         shell.env("HOME", &self.home).env("XYLEM_LISTEN", "127.0.0.1:0").env("XYLEM_NO_MAP", "1");
-        // All are on the machine of one node.
-        let node = format!("unix://{}", people.join("node.sock").display());
         shell.env("XYLEM_RELAY_LISTEN", "xylem://127.0.0.1:0");
-        shell.env("XYLEM_NODE_LISTEN", &node).env("NDN_CLIENT_TRANSPORT", &node);
+        let node = format!("unix://{}", self.node.display());
+        shell.env("XYLEM_NODE_LISTEN", format!("{node},udp4://127.0.0.1:0"));
+        shell.env("NDN_CLIENT_TRANSPORT", node);
         shell.stdout(into.try_clone().unwrap()).stderr(into);
         Running { child: shell.spawn().unwrap(), output, seen: 0 }
     }
@@ -172,6 +175,10 @@ fn fits(parts: &[Part], line: &str, bound: &mut Vec<(usize, String)>) -> bool {
 }
 
 struct Guide {
+    /// The document, as a path in docs/.
+    document: &'static str,
+    /// Whether each person has a machine with a node of its own; else one node serves all.
+    own_nodes: bool,
     dir: tempfile::TempDir,
     people: HashMap<String, Person>,
     words: Vec<Word>,
@@ -180,15 +187,23 @@ struct Guide {
 
 impl Guide {
     fn new() -> Self {
+        Self::of("guide.md", false)
+    }
+
+    fn of(document: &'static str, own_nodes: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("bin")).unwrap();
         std::os::unix::fs::symlink(common::XYLEM, dir.path().join("bin/xylem")).unwrap();
-        Guide { dir, people: HashMap::new(), words: Vec::new(), commands: 0 }
+        Guide { document, own_nodes, dir, people: HashMap::new(), words: Vec::new(), commands: 0 }
     }
 
     fn person(&mut self, name: &str) -> &mut Person {
         let home = self.dir.path().join(name);
-        self.people.entry(name.to_owned()).or_insert_with(|| Person::new(home))
+        let node = match self.own_nodes {
+            true => home.with_extension("sock"),
+            false => self.dir.path().join("node.sock"),
+        };
+        self.people.entry(name.to_owned()).or_insert_with(|| Person::new(home, node))
     }
 
     fn declare(&mut self, text: &str) -> usize {
@@ -351,7 +366,7 @@ impl Guide {
 
     /// Types the commands of one job, and returns how many there were.
     fn job(&mut self, heading: &str) -> usize {
-        let text = guide();
+        let text = document(self.document);
         let job = sections(&text).into_iter().find(|(title, _)| *title == heading);
         let (_, lines) = job.unwrap_or_else(|| panic!("no job {heading}"));
         let before = self.commands;
@@ -417,12 +432,12 @@ impl<'a> Prompt<'a> {
     }
 }
 
-fn guide() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md");
-    fs::read_to_string(path).unwrap()
+fn document(path: &str) -> String {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs");
+    fs::read_to_string(docs.join(path)).unwrap()
 }
 
-/// The guide's sections with their lines.
+/// A document's sections with their lines.
 fn sections(text: &str) -> Vec<(&str, Vec<&str>)> {
     let mut sections: Vec<(&str, Vec<&str>)> = Vec::new();
     for line in text.lines() {
@@ -456,7 +471,7 @@ const ELSEWHERE: [&str; 2] = ["Share from and mirror into an S3 bucket", "The sa
 
 #[test]
 fn every_job_of_the_guide_is_typed() {
-    let text = guide();
+    let text = document("guide.md");
     let mut typed = SEND_TO_WITNESS.to_vec();
     typed.extend([SYNC, MOUNT, BROWSER, RECIPIENTS, NAT, CERTIFICATES, SCHEMAS]);
     typed.extend(ELSEWHERE);
@@ -518,4 +533,10 @@ fn the_job_of_certificates_works() {
 #[test]
 fn the_job_of_schemas_works() {
     assert!(Guide::new().job(SCHEMAS) > 8);
+}
+
+#[test]
+fn a_node_of_a_testbed_works_from_start_to_finish() {
+    let job = "A node of a testbed, from start to finish";
+    assert!(Guide::of("node.md", true).job(job) > 12);
 }
