@@ -93,7 +93,7 @@ fn to_the_ca(input: &[u8]) {
         assert!(ca.interest(&wire, NOW_MS, [6; 32]).data.is_some());
     }
     let _ = ca.interest(input, NOW_MS, [7; 32]);
-    assert!(ca.open() <= 4 && ca.memory() <= 4 * 16_384);
+    assert!(ca.open_requests() <= 4 && ca.memory() <= 4 * 16_384);
 }
 
 /// Any input, from the CA.
