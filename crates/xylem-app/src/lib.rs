@@ -11,7 +11,7 @@ mod validator;
 
 pub mod object;
 
-pub use endpoint::default_socket;
+pub use endpoint::{default_socket, make_socket_directory};
 pub use register::{RegisterError, Registrar, RegistrationNews};
 pub use xylem_library::keys::{KeyFile, SignWith, VerifyWith};
 

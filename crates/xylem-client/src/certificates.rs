@@ -3,8 +3,11 @@
 
 use std::time::Duration;
 
-use xylem_packet::{Data, Interest, Name};
-use xylem_trust::{CertificateChain, ChainAction, ChainError, ChainFlaw, TrustError, TrustStore};
+use xylem_packet::{Data, Interest};
+use xylem_trust::{
+    Certificate, CertificateChain, ChainAction, ChainError, ChainFlaw, TrustError, TrustStore,
+    key_name_of,
+};
 
 use crate::{
     Application, ClientError, Driver, ExchangeReply, ForwarderMessage, InterestRequest,
@@ -100,8 +103,8 @@ fn fetch<D: Driver>(
     Ok(None)
 }
 
-/// Serves stored packets, such as certificates: of several that satisfy an Interest, the one whose name is last, which
-/// is the newest of one issuer. Never done.
+/// Serves stored packets, such as certificates: of several that satisfy an Interest, the newest certificate that another
+/// key has issued, else the newest. Never done.
 #[derive(Debug)]
 pub struct Certificates {
     packets: Vec<Vec<u8>>,
@@ -110,13 +113,18 @@ pub struct Certificates {
 impl Certificates {
     /// Serves these packets. Bytes that are no packet are never sent.
     pub fn new(packets: Vec<Vec<u8>>) -> Self {
-        let mut named: Vec<(Option<Name>, Vec<u8>)> = Vec::with_capacity(packets.len());
-        for wire in packets {
-            let name = Data::decode(&wire).ok().map(|data| data.name().to_name());
-            named.push((name, wire));
-        }
-        named.sort_by(|(a, _), (b, _)| a.cmp(b));
-        Certificates { packets: named.into_iter().map(|(_, wire)| wire).collect() }
+        let mut packets = packets;
+        packets.sort_by_cached_key(|wire| {
+            let name = Data::decode(wire).ok().map(|data| data.name().to_name());
+            let certificate = Certificate::decode(wire).ok();
+            let is_issued = certificate.as_ref().is_some_and(|found| {
+                found.signer().and_then(key_name_of) != Some(found.key_name())
+            });
+            let version =
+                name.as_ref().and_then(|name| name.iter().last().map(|c| c.value().to_vec()));
+            (is_issued, version.as_ref().map(Vec::len), version, name)
+        });
+        Certificates { packets }
     }
 }
 
@@ -146,18 +154,40 @@ impl Application for Certificates {
 mod tests {
     use super::*;
     use crate::Connection;
-    use xylem_packet::Packet;
-    use xylem_trust::{Signer, ValidityPeriod, self_signed};
+    use xylem_packet::{Component, Packet};
+    use xylem_trust::{Issue, Signer, ValidityPeriod, self_signed};
 
     #[test]
     fn the_newest_of_several_certificates_is_served() {
         let signer = Signer::ed25519(&[1; 32], "/a/KEY/1".parse().unwrap());
         let valid = ValidityPeriod { not_before_ms: 0, not_after_ms: 10_000_000_000_000 };
         let of = |version| self_signed(&signer, version, valid).unwrap();
-        let mut served = Certificates::new(vec![of(2), of(300), b"no packet".to_vec(), of(1)]);
-        for (name, expected) in
-            [("/a/KEY/1", Some(300)), ("/a/KEY/1/self/v=2", Some(2)), ("/b", None)]
-        {
+        let org = Signer::ed25519(&[2; 32], "/KEY/1".parse().unwrap());
+        let issued = |issuer: &str, version| {
+            let key_name: xylem_packet::Name = "/a/KEY/1".parse().unwrap();
+            let issue = Issue {
+                key_name: key_name.as_ref(),
+                issuer_id: Component::generic(issuer.as_bytes()),
+                version,
+                public_key: &signer.public().unwrap(),
+                validity: valid,
+            };
+            let mut wire = Vec::new();
+            issue.sign(&org, &mut wire).unwrap();
+            wire
+        };
+        let no_packet = b"no packet".to_vec();
+        // The canonical order of names has shorter components first, whatever the version.
+        let with_issued = vec![issued("org", 5), of(300), issued("longer", 4), no_packet.clone()];
+        let only_own = vec![of(2), of(300), no_packet, of(1)];
+        for (packets, name, expected) in [
+            (&only_own, "/a/KEY/1", Some(of(300))),
+            (&only_own, "/a/KEY/1/self/v=2", Some(of(2))),
+            (&only_own, "/b", None),
+            (&with_issued, "/a/KEY/1", Some(issued("org", 5))),
+            (&with_issued, "/a/KEY/1/self", Some(of(300))),
+        ] {
+            let mut served = Certificates::new(packets.clone());
             let request = InterestRequest {
                 can_be_prefix: true,
                 ..InterestRequest::exactly(name.parse().unwrap(), PATIENCE)
@@ -175,7 +205,7 @@ mod tests {
                 Packet::Data(data) => data.wire().to_vec(),
                 other => panic!("{other:?}"),
             });
-            assert_eq!(sent, expected.map(of), "{name}");
+            assert_eq!(sent, expected, "{name}");
         }
     }
 }

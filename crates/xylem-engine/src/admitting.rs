@@ -117,8 +117,8 @@ impl Engine {
         if let Some(remote) = mute {
             self.trouble(FaceTrouble::Unproven, || {
                 format!(
-                    "udp://{remote} has not proven its address and has used up what such an address may have, so \
-                     it receives three bytes for each byte it sends: let it connect over TCP, or see udp_prove, \
+                    "udp://{remote} has not proven its address, and no budget for such addresses is left, so it \
+                     receives three bytes for each byte it sends: let it connect over TCP, or see udp_prove, \
                      udp_unproven_bytes and --answer-unproven"
                 )
             });

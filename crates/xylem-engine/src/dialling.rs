@@ -49,6 +49,16 @@ impl Engine {
         self.net.endpoint.public_key()
     }
 
+    /// Whether a face is an encrypted link to the peer with this key: proven, or dialled as such.
+    pub fn leads_to(&self, id: FaceId, key: &[u8; 32]) -> bool {
+        let Some(face) = self.net.faces.get(id) else { return false };
+        let proven = match &face.transport {
+            Transport::Link(link) => self.net.endpoint.link(*link).map(|link| link.peer().0),
+            _ => None,
+        };
+        proven.or_else(|| face.peer.as_ref()?.link_key()).as_ref() == Some(key)
+    }
+
     /// Sets the knock for dials of peers with an unknown key; see [`xylem_link::Endpoint::answer_knock`].
     pub fn set_knock(&mut self, knock: [u8; 32]) {
         self.net.knock = Some(knock);

@@ -72,8 +72,9 @@ const MAX_REPORTED: usize = 256;
 struct SentToFace {
     number: u64,
     bytes: u64,
-    /// The part of `bytes` that was reported.
+    /// The part of `bytes` that was reported, and when.
     reported: u64,
+    reported_at: Duration,
     since: Duration,
     /// The peer has reported that it has all of it.
     fetched: bool,
@@ -156,14 +157,16 @@ impl ServedStats {
         }
         self.settle();
         self.report_at = now.saturating_add(REPORT_EVERY);
-        let mut changed = self.sent.iter_mut().filter(|(_, sent)| sent.bytes != sent.reported);
-        let reported = changed.by_ref().take(MAX_REPORTED).map(|(of, sent)| {
-            sent.reported = sent.bytes;
+        let mut changed: Vec<_> =
+            self.sent.iter_mut().filter(|(_, sent)| sent.bytes != sent.reported).collect();
+        // The one whose report is oldest comes first, so that each has its turn.
+        changed.sort_unstable_by_key(|(_, sent)| (sent.reported_at, sent.number));
+        self.unreported = changed.len() > MAX_REPORTED;
+        let reported = changed.into_iter().take(MAX_REPORTED).map(|(of, sent)| {
+            (sent.reported, sent.reported_at) = (sent.bytes, now);
             sent.traffic(*of, now)
         });
-        let reported: Vec<_> = reported.collect();
-        self.unreported = changed.next().is_some();
-        reported
+        reported.collect()
     }
 
     /// Records a face's report that it has all of a publication. Returns how many bytes it was sent from here, and over
@@ -184,6 +187,11 @@ impl ServedStats {
     /// Removes a face that ended. Returns its traffic, for each publication.
     pub fn face_down(&mut self, now: Duration, face: FaceId) -> Vec<GetterTraffic> {
         self.end(now, |of| of.1 == face)
+    }
+
+    /// Removes all getters at the end of the server. Returns their traffic.
+    pub fn all_down(&mut self, now: Duration) -> Vec<GetterTraffic> {
+        self.end(now, |_| true)
     }
 
     /// Removes the getters of a publication that is shared no more. Returns their traffic.
@@ -262,6 +270,24 @@ mod tests {
         assert_eq!((part.sent, part.complete, part.elapsed), (7, false, at(2)));
         assert_eq!(sent(served.withdrawn(at(6), a)), [(2, 10)]);
         assert_eq!(sent(served.report(at(9))), []);
+    }
+
+    #[test]
+    fn each_of_many_busy_getters_is_reported_in_its_turn() {
+        let a = PublicationId::numbered(1);
+        let mut served = ServedStats::default();
+        let mut seen = std::collections::HashSet::new();
+        for second in 0..3 {
+            for face in 0..600 {
+                served.sent(Duration::from_secs(second), a, FaceId(face), 1);
+            }
+            let report = served.report(Duration::from_secs(second));
+            assert_eq!(report.len(), MAX_REPORTED);
+            seen.extend(report.iter().map(|getter| getter.number));
+        }
+        assert_eq!(seen.len(), 600);
+        assert_eq!(served.all_down(Duration::from_secs(4)).len(), 600);
+        assert_eq!(served.all_down(Duration::from_secs(4)).len(), 0);
     }
 
     #[test]

@@ -12,23 +12,26 @@ pub(crate) struct ProgressTimeout {
     last_progress: Option<Duration>,
     /// A first peer was added since the last progress.
     had_first_peer: bool,
-    paused: bool,
+    paused_since: Option<Duration>,
 }
 
 impl ProgressTimeout {
     pub(crate) fn new(limit: Duration) -> Self {
-        Self { limit, last_progress: None, had_first_peer: false, paused: false }
+        Self { limit, last_progress: None, had_first_peer: false, paused_since: None }
     }
 
     pub(crate) fn is_paused(&self) -> bool {
-        self.paused
+        self.paused_since.is_some()
     }
 
+    /// The wait does not pass during a pause, and goes on after it.
     pub(crate) fn set_paused(&mut self, now: Duration, paused: bool) {
-        if self.paused && !paused {
-            self.on_progress(now);
+        if paused {
+            self.paused_since.get_or_insert(now);
+        } else if let Some(since) = self.paused_since.take() {
+            let waited = self.last_progress.map(|last| since.saturating_sub(last));
+            self.last_progress = Some(now.saturating_sub(waited.unwrap_or_default()));
         }
-        self.paused = paused;
     }
 
     /// Restarts the wait.
@@ -58,7 +61,7 @@ impl ProgressTimeout {
 
     /// When the wait ends; `now` if it has not begun, `None` while paused.
     pub(crate) fn ends(&self, now: Duration) -> Option<Duration> {
-        (!self.paused).then(|| self.last_progress.map_or(now, |at| at + self.limit))
+        (!self.is_paused()).then(|| self.last_progress.map_or(now, |at| at + self.limit))
     }
 }
 
@@ -93,5 +96,30 @@ impl RateLimit {
     /// When something may be asked for again, if not now.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.rate.and_then(|rate| self.pacer.next(rate, burst(rate)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise a peer that comes and goes without sending anything would prolong the wait without end.
+    #[test]
+    fn a_wait_goes_on_after_a_pause() {
+        let at = Duration::from_secs;
+        let mut wait = ProgressTimeout::new(at(60));
+        wait.set_paused(at(0), true);
+        wait.on_first_peer(at(100));
+        wait.set_paused(at(100), false);
+        assert_eq!(wait.ends(at(100)), Some(at(160)));
+        wait.set_paused(at(120), true);
+        assert!(wait.is_paused() && wait.ends(at(500)).is_none());
+        wait.on_first_peer(at(500));
+        wait.set_paused(at(500), false);
+        assert_eq!(wait.ends(at(500)), Some(at(540)), "20 seconds had passed");
+        wait.set_paused(at(510), true);
+        wait.on_progress(at(515));
+        wait.set_paused(at(520), false);
+        assert_eq!(wait.ends(at(520)), Some(at(580)));
     }
 }

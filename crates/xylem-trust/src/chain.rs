@@ -226,6 +226,11 @@ impl CertificateChain {
                 _ => self.question().map(Some).map_err(|flaw| self.at_top(flaw)),
             };
             match asked {
+                // Answers that alternate between useless and useful ones come to an end, too.
+                Ok(Some(_)) if self.queries >= MAX_QUERIES => {
+                    let error = self.at_top(ChainFlaw::Missing);
+                    return Err(self.worse(error));
+                }
                 Ok(Some(query)) if self.found.len() < MAX_CHAIN => {
                     self.queries = self.queries.saturating_add(1);
                     self.asked = Some(query.clone());

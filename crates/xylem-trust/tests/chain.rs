@@ -367,6 +367,38 @@ fn a_certificate_that_leads_nowhere_gives_way_to_another() {
     }
 }
 
+/// Two answers of three are useless, at each of the first five keys.
+#[test]
+fn a_network_that_decides_each_answer_gets_no_further_question() {
+    let (keys, certificates) = line(MAX_CHAIN + 1);
+    let note = signed(keys.last().unwrap(), "/0/1/2/3/4/5/6/7/8/a");
+    let data = Data::decode(&note).unwrap();
+    let mut store = trusting(&keys[0]);
+    let mut chain = CertificateChain::of(&data).unwrap();
+    let (mut asked, mut of_key) = (0, HashMap::<usize, usize>::new());
+    let ended = loop {
+        let question = match chain.step(&mut store, NOW) {
+            Ok(ChainAction::Ask(question)) => question,
+            Ok(ChainAction::Known) => break None,
+            Err(error) => break Some(error),
+        };
+        asked += 1;
+        let of = |at: &&Vec<u8>| {
+            let certificate = Certificate::decode(at).unwrap();
+            question.name.as_ref().prefix(certificate.key_name().len()) == certificate.key_name()
+        };
+        let (at, wire) = certificates.iter().enumerate().find(|(_, at)| of(at)).unwrap();
+        let count = of_key.entry(at).or_default();
+        *count += 1;
+        let is_good = *count == 3 || of_key.len() > 5;
+        let answer: &[u8] = if is_good { wire } else { b"useless" };
+        if let Err(error) = chain.answer(answer, NOW) {
+            break Some(error);
+        }
+    };
+    assert!(ended.is_some() && asked <= MAX_QUERIES, "{asked} questions: {ended:?}");
+}
+
 /// The rules hold for the certificate by which the packet is accepted, not for the one that the packet names.
 #[test]
 fn a_schema_judges_the_certificate_that_is_used() {

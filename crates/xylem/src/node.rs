@@ -13,7 +13,7 @@ use xylem_node::{Event, NodeConfig, PeerUri};
 /// Runs an NDN forwarder for programs and other forwarders
 ///
 /// Programs reach it through a Unix socket (/run/xylem/xylem.sock for root, else below $XDG_RUNTIME_DIR, or without that
-/// in ~/.local/share/xylem), others by UDP and TCP on port 6363, WebSocket on 9696 and the encrypted link on 7348. It is
+/// in /tmp/xylem-UID), others by UDP and TCP on port 6363, WebSocket on 9696 and the encrypted link on 7348. It is
 /// managed by the NFD protocol (`xylem ndn ctl`, or the tools of NFD and NDNd), and reads the table [node] of the settings
 /// file.
 #[derive(Debug, Args)]

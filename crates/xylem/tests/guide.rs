@@ -100,7 +100,11 @@ impl Person {
         let path = std::env::var("PATH").unwrap();
         let people = self.home.parent().expect("the folder of all");
         shell.env("PATH", format!("{}:{path}", people.join("bin").display()));
-        shell.env("HOME", &self.home).env("XYLEM_LISTEN", "127.0.0.1:0").env("XYLEM_NO_MAP", "1");
+        shell
+            .env("HOME", &self.home)
+            .env("XYLEM_LISTEN", "127.0.0.1:0")
+            .env("XYLEM_NO_MAP", "1")
+            .env("XYLEM_NO_LAN", "1");
         shell.env("XYLEM_RELAY_LISTEN", "xylem://127.0.0.1:0");
         let node = format!("unix://{}", self.node.display());
         shell.env("XYLEM_NODE_LISTEN", format!("{node},udp4://127.0.0.1:0"));

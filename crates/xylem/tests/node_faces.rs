@@ -205,6 +205,30 @@ fn a_command_makes_a_face_over_an_encrypted_link() {
     assert_eq!(stderr(&refused).lines().count(), 1, "{}", stderr(&refused));
 }
 
+/// Lists show no keys, so an accepted link from the address could look like the one that the command names.
+#[test]
+fn a_link_of_another_key_is_not_the_named_face() {
+    let dir = tempfile::tempdir().unwrap();
+    let other_dir = dir.path().join("other");
+    fs::create_dir_all(&other_dir).unwrap();
+    let (node, other) = (Node::start(dir.path(), ""), Node::start(&other_dir, ""));
+    let ctl = |at: &Node, args: &[&str]| {
+        let mut command = xylem(&dir.path().join("ctl"));
+        command.args(["ndn", "ctl", "--at", at.at("unix")]).args(args);
+        String::from_utf8_lossy(&finish(command).stdout).into_owned()
+    };
+    let (own, theirs) = (node.at("xylem"), other.at("xylem"));
+    ctl(&other, &["face", "create", own]);
+    let (key, _) = own.strip_prefix("xylem://").unwrap().split_once('@').unwrap();
+    let (_, address) = theirs.split_once('@').unwrap();
+    let accepted = format!("remote xylem://{address} ");
+    until("the other node's link", || ctl(&node, &["face", "list"]).contains(&accepted));
+    let same = ctl(&node, &["face", "create", theirs]);
+    assert!(same.contains("face-exists"), "{same}");
+    let another = ctl(&node, &["face", "create", &format!("xylem://{key}@{address}")]);
+    assert!(another.contains("face-created"), "{another}");
+}
+
 /// Each address of a free port is shown with its number, by the node and by `ctl`.
 #[test]
 fn free_ports_of_a_node_are_shown() {

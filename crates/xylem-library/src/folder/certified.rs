@@ -16,8 +16,8 @@ use xylem_object::PublisherId;
 use xylem_packet::{Component, Data, DataBuilder, Name};
 use xylem_trust::schema::Schema;
 use xylem_trust::{
-    Certificate, CertificateChain, ChainAction, ChainError, MAX_CHAIN, Signer, TrustError,
-    TrustRules, TrustStore, key_name_of,
+    Certificate, CertificateChain, ChainAction, ChainError, MAX_CHAIN, Signer, TrustRules,
+    TrustStore, key_name_of,
 };
 
 use super::statement::{array, field, put};
@@ -64,12 +64,9 @@ pub enum NotCertified {
     /// Its certificates or vouchers do not follow the layout, or concern another key or group.
     #[error("its certificates do not vouch for its key in this group")]
     Malformed,
-    /// A certificate that fails, and why.
+    /// A certificate or voucher that fails, and why.
     #[error(transparent)]
     Chain(#[from] ChainError),
-    /// The certified key has not signed the voucher.
-    #[error("its voucher {0} is not trusted: {1}")]
-    Voucher(Name, TrustError),
 }
 
 /// A part that is too long for a statement.
@@ -183,9 +180,7 @@ impl RoleSchema {
             }
             match store.data(voucher, now_ms) {
                 Ok(()) => return Ok(()),
-                Err(flaw) => chain
-                    .refuse_packet(flaw)
-                    .map_err(|_| NotCertified::Voucher(voucher.name().to_name(), flaw))?,
+                Err(flaw) => chain.refuse_packet(flaw)?,
             }
         }
     }
@@ -265,7 +260,7 @@ fn read_packets<'a>(input: &mut &'a [u8], most: usize) -> Option<Vec<&'a [u8]>> 
 pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
-    use xylem_trust::{ChainFlaw, Issue, ValidityPeriod, self_signed};
+    use xylem_trust::{ChainFlaw, Issue, TrustError, ValidityPeriod, self_signed};
 
     pub(crate) const NOW: u64 = 1_800_000_000_000;
     const MEMBER: PublisherId = PublisherId([2; 32]);
@@ -413,7 +408,10 @@ pub(super) mod tests {
         // A certificate of another owner, without its key.
         let eve = Signer::ed25519(&[66; 32], "/org/staff/bob/KEY/5".parse().unwrap());
         let stolen = present(&FOUNDER, &MEMBER, &eve, &[issued(&bob, &root(), far)]).unwrap();
-        assert!(matches!(judged(&stolen), Err(NotCertified::Voucher(_, TrustError::BadSignature))));
+        let refused = judged(&stolen).unwrap_err();
+        let NotCertified::Chain(ChainError { name, flaw }) = &refused else { panic!("{refused}") };
+        assert_eq!(*flaw, ChainFlaw::Trust(TrustError::BadSignature));
+        assert!(name.to_string().starts_with("/32=sync/"), "{name}");
     }
 
     #[test]

@@ -618,13 +618,32 @@ mod tests {
         fs::write(&file, keyring.certificate("/org").unwrap()).unwrap();
         let refused = keyring.certify("/org/alice", &file, &terms, NOW).unwrap_err();
         assert_eq!(refused.blame(), Blame::Usage);
-        // A schema decides instead: here each of the two may certify the other, and no key itself.
-        let schema =
-            "#key: \"KEY\"/_/_/_\n#a: \"org\"/\"alice\"/#key <= #o\n#o: \"org\"/#key <= #a";
-        let schema = Schema::compile(schema).unwrap();
-        let terms = IssueTerms { schema: Some(&schema), ..terms };
-        keyring.certify("/org/alice", &file, &terms, NOW).unwrap();
-        let refused = keyring.certify("/org", &file, &terms, NOW).unwrap_err();
+    }
+
+    #[test]
+    fn a_schema_decides_which_names_a_key_certifies() {
+        let dir = tempfile::tempdir().unwrap();
+        let keyring = Keyring::at(dir.path());
+        for identity in ["/org", "/org/alice", "/org/bob"] {
+            keyring.create(identity, KeyKind::Ed25519, NOW).unwrap();
+        }
+        let file = dir.path().join("certificate");
+        fs::write(&file, keyring.certificate("/org/bob").unwrap()).unwrap();
+        let schema = Schema::compile(
+            r#"
+            #key: "KEY"/_/_/_
+            #root: "org"/#key
+            #alice: "org"/"alice"/#key <= #root
+            #bob: "org"/"bob"/#key <= #alice
+            "#,
+        );
+        let schema = schema.unwrap();
+        let by_names = IssueTerms { issuer: "x", days: 1, schema: None };
+        let by_schema = IssueTerms { schema: Some(&schema), ..by_names };
+        let certify = |by: &str, terms| keyring.certify(by, &file, terms, NOW);
+        assert!(certify("/org", &by_names).is_ok() && certify("/org/alice", &by_schema).is_ok());
+        assert!(matches!(certify("/org/alice", &by_names), Err(KeyFileError::NotBelow { .. })));
+        let refused = certify("/org", &by_schema).unwrap_err();
         assert!(matches!(refused, KeyFileError::NotAllowed { .. }), "{refused}");
         assert_eq!(refused.blame(), Blame::Usage);
     }

@@ -16,9 +16,21 @@ use xylem_engine::EngineError;
 pub enum NodeError {
     /// No path for the Unix socket is known.
     #[error(
-        "neither XDG_RUNTIME_DIR nor HOME is set; name a socket with --listen, or with `listen` in --config"
+        "no path for a Unix socket is known here; name one with --listen, or with `listen` in --config"
     )]
     NoSocket,
+    /// The directory of the default socket is not this user's alone.
+    #[error(
+        "{}: {why}: it has to be a directory of this user that no other can enter; remove it, set XDG_RUNTIME_DIR, or \
+         name a socket with --listen",
+        path.display()
+    )]
+    SocketDirectory {
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        why: io::Error,
+    },
     /// An invalid listening address.
     #[error("{0}")]
     Place(String),
@@ -98,7 +110,9 @@ impl Failure for NodeError {
             | Self::Strategy { .. }
             | Self::Region { .. }
             | Self::Anchor { .. } => Blame::Usage,
-            Self::Directory { .. } | Self::Cache { .. } => Blame::Local,
+            Self::Directory { .. } | Self::Cache { .. } | Self::SocketDirectory { .. } => {
+                Blame::Local
+            }
             Self::Engine(e) => e.blame(),
             Self::Library(e) => e.blame,
         }

@@ -50,7 +50,11 @@ impl ManagementHost for ManagedEngine<'_> {
             Some(other) => other,
         };
         let peer = peer_of(uri, parameters.uri.as_deref())?;
-        let existing = self.engine.faces().find(|(_, face)| face.remote == *uri);
+        // A URI in lists has no key, so an accepted link of another key would look like the one that is wanted.
+        let existing = self.engine.faces().find(|(id, face)| {
+            let key = peer.link_key();
+            face.remote == *uri && key.is_none_or(|key| self.engine.leads_to(*id, &key))
+        });
         if let Some(id) = existing.map(|(id, _)| id) {
             // The command names the address, whichever end made the face.
             self.engine.vouch_for_face(id);

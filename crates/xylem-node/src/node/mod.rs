@@ -137,6 +137,12 @@ impl NodeSetup {
     }
 
     fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
+        if let (None, Some(socket)) = (&self.config.listen, xylem_app::default_socket()) {
+            xylem_app::make_socket_directory(&socket).map_err(|why| {
+                let path = socket.parent().unwrap_or(&socket).to_owned();
+                NodeError::SocketDirectory { path, why }
+            })?;
+        }
         for place in self.config.listening()? {
             for at in resolve(&place).map_err(NodeError::Place)? {
                 let uri = self.engine.listen(&at).map_err(EngineError::listen(&at))?;

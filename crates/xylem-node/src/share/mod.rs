@@ -199,6 +199,7 @@ pub(crate) fn share_with(
     }
     server.report(reachable);
     engine.run(&mut server, stop)?;
+    server.report_ends(engine.now());
     engine.close();
     Ok(())
 }

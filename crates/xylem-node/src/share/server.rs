@@ -290,6 +290,12 @@ impl<'a> ShareServer<'a> {
         }
     }
 
+    /// Reports that the share ends for each getter.
+    pub(super) fn report_ends(&mut self, now: Duration) {
+        let ended = self.served.all_down(now);
+        self.report_getters(GetterState::Ended, ended);
+    }
+
     /// Whether the Interest asks for the certificate.
     fn asks_for_certificate(&self, interest: &Interest<'_>) -> bool {
         let certificate = Data::decode(&self.certificate);

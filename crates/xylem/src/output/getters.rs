@@ -18,8 +18,10 @@ const MAX_COUNTED: usize = 4_096;
 /// See the module's documentation.
 #[derive(Default)]
 pub(super) struct GetterDisplay {
-    /// When the present period of [`LINES_EVERY`] began, and the lines in it.
-    period: Option<(Instant, usize)>,
+    /// Lines about getters that begin or end without all of it.
+    lines: LinePace,
+    /// Lines about complete fetches: getters that come and go do not take their place.
+    complete: LinePace,
     /// Bytes sent to each getter that has not ended, by its number.
     present: HashMap<u64, u64>,
     /// Bytes sent to those that have ended.
@@ -40,19 +42,12 @@ impl GetterDisplay {
                 }
             }
         }
-        self.pace(now, line_of(told)?)
+        self.lines.pace(now, line_of(told)?)
     }
 
-    /// Returns the line to print in place of this one about a getter: the line itself, or none if there were too many.
-    pub(super) fn pace(&mut self, now: Instant, line: String) -> Option<String> {
-        match self.count_line(now) {
-            count if count < MAX_LINES => Some(line),
-            MAX_LINES => Some(format!(
-                "More than {MAX_LINES} lines about getters in a minute: no more of them in this minute; `xylem ui` \
-                 shows all getters"
-            )),
-            _ => None,
-        }
+    /// Returns the line to print in place of this one about a complete fetch; none if there were too many.
+    pub(super) fn pace_complete(&mut self, now: Instant, line: String) -> Option<String> {
+        self.complete.pace(now, line)
     }
 
     /// Returns how many getters there are, and the bytes sent to all so far.
@@ -60,16 +55,32 @@ impl GetterDisplay {
         let sent = self.present.values().fold(self.past, |all, sent| all.saturating_add(*sent));
         (self.present.len(), sent)
     }
+}
 
-    /// Counts a line of the present period; returns the number of lines before it.
-    fn count_line(&mut self, now: Instant) -> usize {
+/// Limits lines of one kind.
+#[derive(Default)]
+struct LinePace {
+    /// When the present period of [`LINES_EVERY`] began, and the lines in it.
+    period: Option<(Instant, usize)>,
+}
+
+impl LinePace {
+    /// Returns the line to print in place of this one: the line itself, or none if there were too many.
+    fn pace(&mut self, now: Instant, line: String) -> Option<String> {
         let (since, lines) = self.period.get_or_insert((now, 0));
         if now.duration_since(*since) >= LINES_EVERY {
             (*since, *lines) = (now, 0);
         }
         let before = *lines;
         *lines = lines.saturating_add(1);
-        before
+        match before {
+            before if before < MAX_LINES => Some(line),
+            MAX_LINES => Some(format!(
+                "More than {MAX_LINES} lines about getters in a minute: no more of them in this minute; `xylem ui` \
+                 shows all getters"
+            )),
+            _ => None,
+        }
     }
 }
 

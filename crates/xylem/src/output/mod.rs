@@ -362,7 +362,7 @@ impl Out {
                         format!("{peer} has all of {what} now ({size}, of which it lacked {took})")
                     }
                 };
-                if let Some(line) = self.getters.pace(Instant::now(), line) {
+                if let Some(line) = self.getters.pace_complete(Instant::now(), line) {
                     self.note(&clean(&line));
                 }
             }

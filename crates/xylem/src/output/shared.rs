@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use super::text::{bytes, clean, count};
 use super::{Out, reaching};
 use crate::exit::CommandFailure;
-use crate::web::{link, reach_of_link};
+use crate::web::{behind_router, link, reach_of_link};
 use xylem_node::Event;
 
 impl Out {
@@ -67,10 +67,13 @@ impl Out {
         if let Some(at) = web.first() {
             self.note("In a browser (not encrypted; every piece is proven):\n");
             self.note(&format!("  {}\n", link(*at, &addresses, &ticket)));
-            if let Some(who) = reach_of_link(*at, &addresses) {
-                self.note(&who);
+            match (reach_of_link(*at, &addresses), self.way) {
+                (Some(who), _) => self.note(&who),
+                (None, Some(way)) => {
+                    behind_router(way, *at).into_iter().for_each(|what| self.warn(&what));
+                }
+                (None, None) => self.web = Some(*at),
             }
-            self.web = Some(*at);
         }
         self.show_qr(&ticket);
         Ok(())

@@ -96,7 +96,7 @@ impl EventPrinter {
             SyncEvent::Ready { invitation, name, key } => {
                 ready(&invitation.to_string(), &name, &key, out)?;
                 out.note(&clean(&format!(
-                    "Ready as {name} until Ctrl-C; others join with xylem sync DIR TICKET"
+                    "Ready as {name} until Ctrl-C; others join with `xylem sync DIR TICKET`"
                 )));
             }
             SyncEvent::Member { name, key, up } => {
