@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use xylem_object::listing::EntryKind;
-use xylem_store::{FileKind, FileState, FileTime, Meta, ObjectPart, Store};
+use xylem_store::{FileKind, FileState, FileTime, Meta, ObjectPart, Store, StoreError};
 use xylem_tree::SegmentSize;
 
 use crate::disk::disk;
@@ -42,7 +42,7 @@ impl AsShared {
     /// Recalls what has just been shared at the canonical `path`; `None` if the store has no record of it.
     ///
     /// # Errors
-    /// The store cannot be read, or the directory's listing in it is damaged.
+    /// The store cannot be read, or the directory's listing in it is damaged or missing.
     pub fn recall(store: &Path, path: &Path) -> Result<Option<Self>, ListedError> {
         let store = Store::open_existing(disk(), store)?;
         let Some(record) = PathRecord::recall(&store, &os_bytes(path.as_os_str())) else {
@@ -50,7 +50,11 @@ impl AsShared {
         };
         let listing = match store.medium().metadata(path) {
             Ok(meta) if meta.kind == FileKind::Directory => {
-                store.object(&record.root, ObjectPart::Listing)?
+                // Without the listing all files would count as unchanged.
+                let missing = || StoreError::NotFound {
+                    path: store.object_path(&record.root, ObjectPart::Listing),
+                };
+                Some(store.object(&record.root, ObjectPart::Listing)?.ok_or_else(missing)?)
             }
             _ => None,
         };
@@ -179,5 +183,11 @@ mod tests {
         assert!(matches!(many.now(), NowThere::Changed(what) if what.contains("removed")));
         fs::remove_file(&file).unwrap();
         assert_eq!(one.now(), NowThere::Nothing);
+        for entry in fs::read_dir(store.join("objects")).unwrap().map(Result::unwrap) {
+            if entry.path().extension().is_some_and(|kind| kind == "listing") {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+        AsShared::recall(&store, &folder).expect_err("no listing to compare the files with");
     }
 }

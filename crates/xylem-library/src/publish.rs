@@ -73,6 +73,10 @@ pub fn publish(
             file
         }
         FileKind::Directory => {
+            // The patterns of the last share are in force, unless others are requested.
+            if asked.exclude.is_none() && PathRecord::is_note_lost(store, &key)? {
+                return Err(PublishError::ExclusionsLost(path.to_path_buf()));
+            }
             let rules = WalkRules::new(asked, &exclude)?;
             let (known, how) = (known.map(|r| r.root), (SegmentSize::DEFAULT, &rules));
             let mut published = directory::publish(store, path, known, how, stop, on_event)?;

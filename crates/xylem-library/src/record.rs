@@ -122,6 +122,15 @@ impl PathRecord {
         Some(Self { root: old.root, state: old.state, used_s: 0, note })
     }
 
+    /// Returns whether there is a record of a canonical path whose note can't be read, so that the patterns that the
+    /// last share excluded are unknown.
+    pub(crate) fn is_note_lost(store: &Store, key: &[u8]) -> Result<bool, StoreError> {
+        let is_unreadable = |known: CatalogRecord| {
+            !known.note.is_empty() && RecordNote::read(&known.note).is_none()
+        };
+        Ok(store.is_record_damaged(key)? || store.known_at(key)?.is_some_and(is_unreadable))
+    }
+
     /// Decodes a record from the store.
     pub(crate) fn of(known: &CatalogRecord) -> Self {
         let CatalogRecord { root, state, used_s, .. } = *known;

@@ -343,15 +343,16 @@ impl UnsealedList {
     /// Stores the listing, from where the sink reads it.
     fn keep_listing(&self, store: &Store) -> Result<ListedFiles, UnsealError> {
         let Manifest { root, size, segment, .. } = &self.list.manifest;
-        let kept = match store.object(root, ObjectPart::Listing)? {
-            Some(kept) => kept,
-            None => {
-                let new = store.new_file()?;
-                new.file().write_all(&self.list.listing, 0)?;
-                store.keep(new, root, ObjectPart::Listing)?
-            }
-        };
-        Ok(ListedFiles::open(kept, *size, root, *segment).map_err(SaveError::Listed)?)
+        let open = |file| ListedFiles::open(file, *size, root, *segment);
+        // A damaged one is replaced.
+        let kept = store.object(root, ObjectPart::Listing).ok().flatten();
+        if let Some(listed) = kept.and_then(|file| open(file).ok()) {
+            return Ok(listed);
+        }
+        let new = store.new_file()?;
+        new.file().write_all(&self.list.listing, 0)?;
+        let kept = store.keep(new, root, ObjectPart::Listing)?;
+        Ok(open(kept).map_err(SaveError::Listed)?)
     }
 
     /// Removes the ciphertext, and no other file in its folder.

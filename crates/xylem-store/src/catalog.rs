@@ -39,6 +39,14 @@ impl Store {
         Ok(self.read_record(&name)?.and_then(Result::ok))
     }
 
+    /// Returns whether the record of a canonical path is damaged; [`Store::known_at`] takes such a record for absent.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub fn is_record_damaged(&self, canonical_path: &[u8]) -> Result<bool, StoreError> {
+        Ok(self.read_record(&record_name(canonical_path))?.is_some_and(|read| read.is_err()))
+    }
+
     /// Stores a record, replacing an older one of the same path, whole or not at all.
     ///
     /// # Errors

@@ -98,6 +98,27 @@ fn a_folder_for_recipients_is_read_by_them_alone() {
     assert_eq!(fs::read_dir(&nowhere).unwrap().count(), 0, "nothing stays of what she can't read");
 }
 
+/// What a disk did to the listings of an earlier fetch costs nothing but their place.
+#[test]
+fn damaged_listings_in_the_store_are_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let bob = card(dir.path(), &at("bob"));
+    let shared = folder(dir.path());
+    let share = share(&shared, &at("alice"), &[&bob]);
+    assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&at("one"))]), 0);
+    let mut damaged = 0;
+    for path in files_of(&at("bob").join("objects")) {
+        if path.extension().is_some_and(|kind| kind == "listing") {
+            fs::write(path, b"damaged").unwrap();
+            damaged += 1;
+        }
+    }
+    assert!(damaged > 0);
+    assert_exit(&get(&at("bob"), &[&share.ticket, "-o", text(&at("two"))]), 0);
+    assert_eq!(content(&at("two")), content(&shared));
+}
+
 /// A certificate names a recipient as well as a card does: the holder of its key can read, under a passphrase or not.
 #[test]
 fn the_holder_of_a_certificate_s_key_can_read() {

@@ -112,6 +112,29 @@ fn exclusions_follow_gitignore_rules_and_are_remembered() {
     assert_exit(&refused(xylem(&store), &site, &["--sign", &format!("ed25519:{}", text(&key))]), 2);
 }
 
+/// The record has the patterns of the last share: without it, files that were left out would be shared.
+#[test]
+fn a_damaged_record_shares_no_excluded_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let (site, store) = (site(dir.path()), dir.path().join("store"));
+    let rules = ["--exclude", "*.tmp"];
+    let first = root(&Share::with(&site, &store, &rules));
+    let record = fs::read_dir(store.join("known")).unwrap().next().unwrap().unwrap().path();
+    let whole = fs::read(&record).unwrap();
+    // A flipped byte, and a file that lost its content with the power.
+    for damaged in [[&whole[..60], &[whole[60] ^ 1], &whole[61..]].concat(), Vec::new()] {
+        fs::write(&record, damaged).unwrap();
+        let output = refused(xylem(&store), &site, &[]);
+        assert_exit(&output, 4);
+        let said = stderr(&output);
+        assert!(said.contains("record") && said.contains("--no-exclude"), "{said}");
+    }
+    assert_eq!(root(&Share::with(&site, &store, &rules)), first);
+    assert_eq!(root(&Share::start(&site, &store)), first, "the new record has them");
+    fs::write(&record, b"").unwrap();
+    assert_ne!(root(&Share::with(&site, &store, &["--no-exclude"])), first);
+}
+
 /// A command of a user that may not read everything. Root may, so it runs as another user.
 fn somebody(store: &Path) -> Command {
     let mut command = xylem(store);

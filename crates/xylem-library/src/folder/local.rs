@@ -10,7 +10,7 @@ use std::time::UNIX_EPOCH;
 
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_store::{DiskAttributes, ObjectPart, Store};
+use xylem_store::{DiskAttributes, ObjectPart, Store, StoreError};
 use xylem_tree::SegmentSize;
 
 use super::error::{FolderError, at};
@@ -295,30 +295,32 @@ impl SyncFolder {
         }
         self.again = !is_marked(&self.root.join(OWN), &self.kept);
         let store = Store::open(crate::disk(), store)?;
+        // A missing listing is not an empty folder, which the others would take for the removal of all files.
+        let file = store.object(root, ObjectPart::Listing)?.ok_or_else(|| {
+            StoreError::NotFound { path: store.object_path(root, ObjectPart::Listing) }
+        })?;
         let mut stock = IndexUpdate::begin(&self.kept.join(INDEX), about, self)?;
         let mut known = self.stored.entries()?.peekable();
-        if let Some(file) = store.object(root, ObjectPart::Listing)? {
-            let size = file.metadata()?.size;
-            let listed = ListedFiles::open(file, size, root, SegmentSize::DEFAULT)?;
-            let mut files = listed.clone();
-            for found in listed.entries() {
-                let mut entry = found?.entry;
-                let path = std::mem::take(&mut entry.path);
-                if let EntryKind::HardLink { target } = &entry.kind {
-                    // In a listing, a file precedes its other names.
-                    let Some(first) = files.find(target)? else { continue };
-                    entry.clone_from(&first.entry);
-                }
-                let Some(kind) = kind(entry) else { continue };
-                self.handle_missing_before(&mut known, Some(&path), &mut stock, now_ms)?;
-                let then = known.next_if(|next| matches!(next, Ok((then, _)) if *then == path));
-                let then = then.transpose()?.map(|(_, item)| item);
-                stock.uncovered |= then.as_ref().is_some_and(|then| then.absent);
-                let (item, is_new) = self.item_now(&path, then, kind, now_ms);
-                stock.push(&path, &item)?;
-                if is_new && stock.sent.len() < MAX_FOLLOWED {
-                    stock.sent.push(path);
-                }
+        let size = file.metadata()?.size;
+        let listed = ListedFiles::open(file, size, root, SegmentSize::DEFAULT)?;
+        let mut files = listed.clone();
+        for found in listed.entries() {
+            let mut entry = found?.entry;
+            let path = std::mem::take(&mut entry.path);
+            if let EntryKind::HardLink { target } = &entry.kind {
+                // In a listing, a file precedes its other names.
+                let Some(first) = files.find(target)? else { continue };
+                entry.clone_from(&first.entry);
+            }
+            let Some(kind) = kind(entry) else { continue };
+            self.handle_missing_before(&mut known, Some(&path), &mut stock, now_ms)?;
+            let then = known.next_if(|next| matches!(next, Ok((then, _)) if *then == path));
+            let then = then.transpose()?.map(|(_, item)| item);
+            stock.uncovered |= then.as_ref().is_some_and(|then| then.absent);
+            let (item, is_new) = self.item_now(&path, then, kind, now_ms);
+            stock.push(&path, &item)?;
+            if is_new && stock.sent.len() < MAX_FOLLOWED {
+                stock.sent.push(path);
             }
         }
         self.handle_missing_before(&mut known, None, &mut stock, now_ms)?;

@@ -25,6 +25,10 @@ pub enum PublishError {
     /// An exclusion pattern is not valid.
     #[error(transparent)]
     Exclude(#[from] ExcludeError),
+    /// The record of the directory is damaged.
+    #[error("{}: its record in the store is damaged, so the paths that its last share left out are unknown; name them with \
+             --exclude, or share all with --no-exclude", .0.display())]
+    ExclusionsLost(PathBuf),
     /// The path is a store, or lies in one.
     #[error(transparent)]
     Own(#[from] OwnError),
@@ -68,6 +72,7 @@ impl Failure for PublishError {
             Self::Walk(e) => e.blame(),
             Self::Hash(e) => e.blame(),
             Self::Listed(e) => e.blame(),
+            Self::ExclusionsLost(_) => Blame::Local,
             Self::Listing(_)
             | Self::Kind(_)
             | Self::Name { .. }

@@ -205,8 +205,10 @@ impl StoreCheck<'_> {
         for (path, what) in self.store.unexplained_names()? {
             if remove && self.store.remove_damaged_record(&path)? {
                 self.summary.repaired += 1;
-                let what =
-                    format!("{what}; removed; sharing or fetching its path again makes a new one");
+                let what = format!(
+                    "{what}; removed; sharing or fetching its path again makes a new one, which leaves nothing \
+                             out unless --exclude names it"
+                );
                 self.report_one(FindingKind::Repaired, path, what);
             } else {
                 self.summary.bad += 1;

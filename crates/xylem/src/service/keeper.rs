@@ -214,7 +214,12 @@ impl ShareKeeper {
         let shared = SharedReply::of(&event)
             .ok_or_else(|| CommandFailure::new(Exit::Local, "not shared"))?;
         // Without a record the files cannot be compared later; they are served all the same.
-        let as_shared = AsShared::recall(&self.store, path).ok().flatten().map(Arc::new);
+        let as_shared = AsShared::recall(&self.store, path).unwrap_or_else(|e| {
+            let what = format!("changes of {} will not be noticed: {e}", path.display());
+            tell(ServiceReply::Warning { what });
+            None
+        });
+        let as_shared = as_shared.map(Arc::new);
         Ok(StartedShare { publication, shared, as_shared })
     }
 

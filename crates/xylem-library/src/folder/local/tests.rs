@@ -112,6 +112,24 @@ fn an_unshareable_file_does_not_stop_the_others() {
     assert!(world.item("a").is_some(), "it rests");
 }
 
+/// Other members would remove all files.
+#[test]
+fn a_missing_listing_is_no_empty_folder() {
+    let mut world = World::new();
+    world.write("a", "one");
+    world.look(0);
+    let (store, unknown) = (world.dir.path().join("store"), xylem_hash::hash(b"no listing"));
+    let failed = world.folder.record_scan(&store, &unknown, b"", world.now_ms).unwrap_err();
+    assert!(matches!(&failed, FolderError::Store(StoreError::NotFound { .. })), "{failed}");
+    assert!(!world.is_gone("a"));
+    world.look(1);
+    assert!(!world.is_gone("a"));
+    // A folder that is empty has a listing, too.
+    fs::remove_file(world.at("a")).unwrap();
+    world.look(60);
+    assert!(world.is_gone("a"));
+}
+
 /// Size and time are restored; only the change time shows the write.
 #[test]
 fn a_file_written_during_its_read_is_not_sent() {
