@@ -1,6 +1,7 @@
 //! `Reader` and `File`: reads of a publication without a fetch of the whole.
 
 use std::io;
+use std::mem;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,14 +15,50 @@ use xylem_reader::Options;
 
 use crate::errors::{read_failure, to_exception};
 use crate::fetching::{peers, seconds, store, ticket};
-use crate::running::{GLANCE, RunningCall, log};
+use crate::running::{GLANCE, Owner, RunningCall, log};
 
 /// Bytes of one read at most.
 const PIECE: usize = 1 << 20;
 
+/// A value that is there until it is closed, in the process that opened it.
+struct Opened<T> {
+    owner: Owner,
+    value: Mutex<Option<T>>,
+}
+
+impl<T> Opened<T> {
+    fn new(value: T) -> Self {
+        Self { owner: Owner::this(), value: Mutex::new(Some(value)) }
+    }
+
+    /// Takes the value, for the caller to drop. A copy in a forked child is leaked: its drop would wait for a thread
+    /// that the child does not have.
+    fn close(&self) -> Option<T> {
+        let value = lock(&self.value).take();
+        if self.owner.is_this() {
+            return value;
+        }
+        mem::forget(value);
+        None
+    }
+}
+
+impl<T: Clone> Opened<T> {
+    fn get(&self, closed: &'static str) -> PyResult<T> {
+        self.owner.check()?;
+        lock(&self.value).clone().ok_or_else(|| PyValueError::new_err(closed))
+    }
+}
+
+impl<T> Drop for Opened<T> {
+    fn drop(&mut self) {
+        drop(self.close());
+    }
+}
+
 /// A publication. Its thread ends once it and all its files are closed.
 #[pyclass(frozen, module = "xylem")]
-pub(crate) struct Reader(Mutex<Option<Arc<xylem_reader::Reader>>>);
+pub(crate) struct Reader(Opened<Arc<xylem_reader::Reader>>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No code panics while it holds this lock and a change is incomplete.
@@ -51,7 +88,7 @@ impl Reader {
         })?;
         // Later events of the reader are dropped: a failed read raises an exception.
         let reader = running.finish(py, |event| log(py, &event))?;
-        Ok(Self(Mutex::new(Some(Arc::new(reader)))))
+        Ok(Self(Opened::new(Arc::new(reader))))
     }
 
     /// Whether it is a directory.
@@ -103,12 +140,12 @@ impl Reader {
             None => String::from_utf8_lossy(&reader.manifest().file_name).into_owned(),
         };
         let size = file.size();
-        Ok(File { open: Mutex::new(Some((Arc::new(file), reader))), name, size })
+        Ok(File { open: Opened::new((Arc::new(file), reader)), name, size })
     }
 
     /// Closes the publication for new files.
     fn close(&self, py: Python<'_>) {
-        let reader = lock(&self.0).take();
+        let reader = self.0.close();
         // Dropping the last reference waits for a thread.
         py.detach(|| drop(reader));
     }
@@ -116,7 +153,7 @@ impl Reader {
 
 impl Reader {
     fn reader(&self) -> PyResult<Arc<xylem_reader::Reader>> {
-        lock(&self.0).clone().ok_or_else(|| PyValueError::new_err("the reader is closed"))
+        self.0.get("the reader is closed")
     }
 }
 
@@ -124,7 +161,7 @@ impl Reader {
 #[pyclass(frozen, module = "xylem")]
 pub(crate) struct File {
     /// The file, which is dropped first, and its reader.
-    open: Mutex<Option<(Arc<xylem_reader::File>, Arc<xylem_reader::Reader>)>>,
+    open: Opened<(Arc<xylem_reader::File>, Arc<xylem_reader::Reader>)>,
     #[pyo3(get)]
     name: String,
     #[pyo3(get)]
@@ -135,8 +172,7 @@ pub(crate) struct File {
 impl File {
     /// Reads from `offset`, at most `len` bytes and at most 1 MiB; empty at the end.
     fn read<'py>(&self, py: Python<'py>, offset: u64, len: usize) -> PyResult<Bound<'py, PyBytes>> {
-        let open = lock(&self.open).clone();
-        let (file, _reader) = open.ok_or_else(|| PyValueError::new_err("the file is closed"))?;
+        let (file, _reader) = self.open.get("the file is closed")?;
         let (tell, told) = mpsc::sync_channel(1);
         py.detach(|| {
             let done = move |read: io::Result<&[u8]>| drop(tell.send(read.map(<[u8]>::to_vec)));
@@ -165,7 +201,7 @@ impl File {
 
     /// Closes the file.
     fn close(&self, py: Python<'_>) {
-        let open = lock(&self.open).take();
+        let open = self.open.close();
         py.detach(|| drop(open));
     }
 }

@@ -1,5 +1,6 @@
 //! [`Running`]: runs a call of the library on a thread of its own; Ctrl-C and exceptions end it.
 
+use std::process;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -14,6 +15,32 @@ use crate::errors::to_exception;
 pub(crate) const GLANCE: Duration = Duration::from_millis(100);
 /// Events in the queue at most; further ones are dropped.
 const EVENTS: usize = 1_024;
+
+/// The process that started threads. They do not survive `os.fork()`: in a child nothing answers a read, and a wait for
+/// their end does not return.
+#[derive(Clone, Copy)]
+pub(crate) struct Owner(u32);
+
+impl Owner {
+    /// This process.
+    pub(crate) fn this() -> Self {
+        Self(process::id())
+    }
+
+    pub(crate) fn is_this(self) -> bool {
+        self.0 == process::id()
+    }
+
+    /// Raises an exception in another process.
+    pub(crate) fn check(self) -> PyResult<()> {
+        if self.is_this() {
+            return Ok(());
+        }
+        let what = "it was opened before os.fork(), and its threads do not exist in the child process: open it in the \
+                    process that uses it, or start processes by the method spawn";
+        Err(to_exception(Error::usage(what)))
+    }
+}
 
 /// The result of a call, or its panic.
 type Outcome<T> = thread::Result<Result<T, Error>>;

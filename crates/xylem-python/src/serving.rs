@@ -11,7 +11,7 @@ use xylem_node::{AnnounceOptions, Event, PeerAddress, ShareOptions, look_up_plac
 
 use crate::errors::to_exception;
 use crate::fetching::{seconds, store};
-use crate::running::{CallNews, RunningCall, log};
+use crate::running::{CallNews, Owner, RunningCall, log};
 
 /// See `xylem.share`.
 #[pyclass(frozen, module = "xylem")]
@@ -34,6 +34,7 @@ pub(crate) struct Share {
     running: Mutex<Option<RunningCall<()>>>,
     /// Ends it, even if another thread waits.
     stop: Stop,
+    owner: Owner,
 }
 
 #[pymethods]
@@ -72,6 +73,7 @@ impl Share {
                             files,
                             listen: listen.iter().map(SocketAddr::to_string).collect(),
                             stop: running.stop_flag(),
+                            owner: Owner::this(),
                             running: Mutex::new(Some(running)),
                         });
                     }
@@ -93,6 +95,7 @@ impl Share {
     /// Waits until it ends, at most for `timeout` seconds; returns whether it has ended.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<f64>) -> PyResult<bool> {
+        self.owner.check()?;
         let until = timeout.map(seconds).transpose()?.and_then(|t| Instant::now().checked_add(t));
         // If two threads wait, the second one returns at once as if it had ended.
         let Some(mut running) = self.running().take() else { return Ok(true) };
@@ -120,8 +123,11 @@ impl Share {
         }
     }
 
-    /// Stops serving. Does nothing if it has ended.
+    /// Stops serving. Does nothing if it has ended, or in a child process: the parent serves.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
+        if !self.owner.is_this() {
+            return Ok(());
+        }
         self.stop.raise();
         let running = self.running().take();
         running.map_or(Ok(()), |running| running.join(py))

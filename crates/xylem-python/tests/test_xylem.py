@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy
@@ -336,6 +337,49 @@ def test_other_threads_run_meanwhile(world: World) -> None:
 def threads() -> int:
     """Number of threads of this process, with those of Rust."""
     return len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_is_refused_and_does_not_hang(world: World) -> None:
+    source = world.file("source", noise(3_000_000, 13))
+    share = world.share(source)
+    reader = xylem.Reader(share.ticket, store=world.store)
+    file = xylem.open(share.ticket, store=world.store, buffering=0)
+    served = xylem.share(source, store=world.at / "served", listen=["127.0.0.1:0"])
+    uses: list[Callable[[], object]] = [
+        lambda: file.read(1),
+        lambda: reader.files(),
+        lambda: reader.open(),
+        lambda: served.wait(),
+    ]
+    child = os.fork()
+    if child == 0:
+        status = 0
+        try:
+            refused = 0
+            for use in uses:
+                try:
+                    use()
+                except xylem.UsageError as why:
+                    refused += "os.fork()" in str(why)
+            for ends in (file.close, reader.close, served.close):
+                ends()
+            status = refused
+        finally:
+            os._exit(status)
+    deadline = time.monotonic() + 20
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0):
+        if time.monotonic() > deadline:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.05)
+    assert os.waitstatus_to_exitcode(ended[1]) == 4
+    # The parent's go on.
+    assert file.read(10) == noise(3_000_000, 13)[:10]
+    assert [size for _, size in reader.files()] == [3_000_000]
+    assert not served.wait(0)
+    file.close()
+    served.close()
 
 
 def test_nothing_is_left_running(world: World) -> None:
