@@ -12,6 +12,7 @@ use crate::share::parse_identity;
 use crate::stop;
 use crate::values::parse_ticket;
 use clap::Args;
+use std::path::PathBuf;
 use std::time::Duration;
 use xylem_library::Blame;
 use xylem_library::keys::Keyring;
@@ -57,6 +58,13 @@ pub(crate) struct WitnessArgs {
     #[arg(long)]
     once: bool,
 
+    /// Keep a copy of the record in DIR, and sign nothing if it is newer
+    ///
+    /// A store that was put back from a backup has an older record, out of which false co-signatures would be made. DIR
+    /// has to exist and should be on another disk, outside of that backup.
+    #[arg(long, value_name = "DIR")]
+    record_copy: Option<PathBuf>,
+
     #[command(flatten)]
     from: FromArgs,
 
@@ -82,7 +90,7 @@ pub(crate) fn run(
     let (store, once) = (common.store()?, args.once);
     let signer = Keyring::at(&store).signer(&args.sign)?;
     let (ticket, give_up) = (parse_ticket(&args.ticket)?, args.timeout.or_seconds(30));
-    let options = WatchOptions { ticket, store, once, give_up };
+    let options = WatchOptions { ticket, store, copies: args.record_copy, once, give_up };
     let (from, relays) = (args.from.peers()?, args.relay.relays(common)?);
     let (links, lan) = (args.shape.links(), args.lan.lan(common)?);
     let stop = stop::on_signals()?;

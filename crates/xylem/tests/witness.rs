@@ -457,6 +457,32 @@ fn a_witness_restored_from_a_backup_signs_nothing() {
     assert_eq!(cosigned(&share), second, "nothing was signed");
 }
 
+/// The share that shows another history hides the co-signature, so that the copy alone has it.
+#[test]
+fn a_restored_witness_is_found_out_by_the_copy_of_its_record() {
+    let world = World::new();
+    let w = world.witness("w");
+    let copies = world.path("copies");
+    let log = world.log("alice", &noise(50_000, 1));
+    let share = world.share("alice", &log, true, &[&w]);
+    let look =
+        |world: &World, ticket: &str| world.look("w", ticket, &["--record-copy", text(&copies)]);
+    let absent = look(&world, &share.ticket);
+    assert_exit(&absent, 2);
+    assert!(stderr(&absent).contains(text(&copies)), "{}", stderr(&absent));
+    fs::create_dir(&copies).unwrap();
+    assert_exit(&look(&world, &share.ticket), 0);
+    drop(share);
+    // A share that hides the co-signatures serves none.
+    fs::remove_dir_all(world.path("alice").join("witnessed")).unwrap();
+    fs::remove_dir_all(world.path("w").join("witness")).unwrap();
+    let share = world.share("alice", &log, true, &[&w]);
+    let refused = look(&world, &share.ticket);
+    assert_exit(&refused, 4);
+    assert!(stderr(&refused).contains("is newer than"), "{}", stderr(&refused));
+    assert_eq!(cosigned(&share), None, "nothing was signed");
+}
+
 #[test]
 fn a_follower_accepts_only_versions_that_witnesses_have_seen() {
     let world = World::new();

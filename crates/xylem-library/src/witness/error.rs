@@ -61,6 +61,15 @@ pub enum CosigningError {
         /// Seconds between the two co-signatures.
         seconds: u64,
     },
+    /// The copy of the record in another place is newer.
+    #[error("{}: this copy of the record is newer than {}: the store is an older copy, or its record was lost; nothing is co-signed. Copy \
+             the newer file over the other", copy.display(), record.display())]
+    OlderThanCopy {
+        /// The store's record.
+        record: PathBuf,
+        /// The newer copy.
+        copy: PathBuf,
+    },
     /// A signer's name is not a key name.
     #[error("{0} is not the name of a key")]
     KeyName(Name),
@@ -95,9 +104,11 @@ impl Failure for CosigningError {
             | Self::Threshold { .. }
             | Self::KeyName(_)
             | Self::TooLong(_) => Blame::Usage,
-            Self::Damaged(_) | Self::Busy(_) | Self::ClockBack(_) | Self::SetBack { .. } => {
-                Blame::Local
-            }
+            Self::Damaged(_)
+            | Self::Busy(_)
+            | Self::ClockBack(_)
+            | Self::SetBack { .. }
+            | Self::OlderThanCopy { .. } => Blame::Local,
             Self::Split(_) | Self::NotNext(_) => Blame::Data,
         }
     }

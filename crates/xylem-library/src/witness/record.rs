@@ -2,7 +2,8 @@
 //!
 //! The record is on the device before the co-signature leaves: [`WitnessRecord::cosign`] returns only then. Whenever
 //! the process ends, the next one therefore knows of every version that was co-signed. A lock excludes a second
-//! process, which could sign another history from an older record.
+//! process, which could sign another history from an older record. A copy of the record in another place, if the user
+//! names one, shows that the store was put back from a backup.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -47,6 +48,8 @@ struct SeenVersion {
 #[derive(Debug)]
 pub struct WitnessRecord {
     path: PathBuf,
+    /// The copy in another place.
+    copy: Option<PathBuf>,
     /// Lock that is held while the record is open.
     _lock: File,
     identity: Name,
@@ -75,12 +78,13 @@ impl WitnessRecord {
         Ok(None)
     }
 
-    /// Opens the record of a publication for this key; it need not exist yet.
+    /// Opens the record of a publication for this key; it need not exist yet. A copy of it is kept in the directory
+    /// `copies`, which has to exist: an absent one may be a disk that is not mounted.
     ///
     /// # Errors
-    /// [`CosigningError::Busy`], [`CosigningError::Damaged`], the file system's.
+    /// [`CosigningError::Busy`], [`CosigningError::Damaged`], [`CosigningError::OlderThanCopy`], the file system's.
     pub fn open(
-        store: &Path,
+        (store, copies): (&Path, Option<&Path>),
         publisher: PublisherId,
         object: NameRef<'_>,
         ticket: &Ticket,
@@ -103,7 +107,35 @@ impl WitnessRecord {
             return Err(CosigningError::Damaged(path));
         }
         let (asked, seen) = read.map_or((ticket.root, None), |(asked, seen)| (asked, Some(seen)));
-        Ok(Self { path, _lock: lock, identity, asked, seen })
+        let copy = copies.map(|copies| copies.join(format!("{which}.seen")));
+        let record = Self { path, copy, _lock: lock, identity, asked, seen };
+        record.check_copy()?;
+        Ok(record)
+    }
+
+    /// Compares the record with its copy, and makes the copy if it is missing or older.
+    fn check_copy(&self) -> Result<(), CosigningError> {
+        let Some(copy) = &self.copy else { return Ok(()) };
+        let copies = copy.parent().unwrap_or(copy);
+        copies.metadata().map_err(at(copies, "look at"))?;
+        let said_ms = |seen: &SeenVersion| seen.said.time_ms;
+        let (here, there) = (self.seen.as_ref().map(said_ms), read(copy)?);
+        let there = there.as_ref().map(|(_, seen)| said_ms(seen));
+        if there > here {
+            let (record, copy) = (self.path.clone(), copy.clone());
+            return Err(CosigningError::OlderThanCopy { record, copy });
+        }
+        match &self.seen {
+            Some(seen) if there < here => self.write_copy(&write(&self.asked, seen)),
+            _ => Ok(()),
+        }
+    }
+
+    fn write_copy(&self, file: &[u8]) -> Result<(), CosigningError> {
+        if let Some(copy) = &self.copy {
+            write_atomically(&*disk(), copy, file, 0o600, Clobber::Replace)?;
+        }
+        Ok(())
     }
 
     /// Returns the witness's name.
@@ -188,7 +220,8 @@ impl WitnessRecord {
         let file = write(&self.asked, &seen);
         write_atomically(&*disk(), &self.path, &file, 0o600, Clobber::Replace)?;
         self.seen = Some(seen);
-        Ok(())
+        // A process that ends here leaves an older copy, which the next one replaces.
+        self.write_copy(&file)
     }
 
     /// Returns the evidence that `other` and what was seen are two histories, if they are.
@@ -372,7 +405,56 @@ pub(super) mod tests {
 
     fn open(store: &Path, first: &SignedVersion) -> Result<WitnessRecord, CosigningError> {
         let object = Name::from_uri("/alice/log").unwrap();
-        WitnessRecord::open(store, first.publisher, object.as_ref(), &ticket(first), &signer())
+        open_with_copies((store, None), object.as_ref(), first)
+    }
+
+    fn open_with_copies(
+        places: (&Path, Option<&Path>),
+        object: NameRef<'_>,
+        first: &SignedVersion,
+    ) -> Result<WitnessRecord, CosigningError> {
+        WitnessRecord::open(places, first.publisher, object, &ticket(first), &signer())
+    }
+
+    #[test]
+    fn an_older_record_than_its_copy_signs_nothing() {
+        let (store, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (one, two) = (version(1, b"one", false), version(2, b"two", false));
+        let object = one.object.clone();
+        let with_copy = || {
+            let places = (store.path(), Some(copies.path()));
+            open_with_copies(places, object.as_ref(), &one)
+        };
+        let mut record = with_copy().unwrap();
+        record.cosign(one.clone(), &[], &signer(), NOW).unwrap();
+        let (path, copy) = (record.path.clone(), record.copy.clone().unwrap());
+        let backup = fs::read(&path).unwrap();
+        assert_eq!(fs::read(&copy).unwrap(), backup);
+        record.cosign(two.clone(), &[], &signer(), later(9)).unwrap();
+        drop(record);
+        let newest = fs::read(&path).unwrap();
+        fs::write(&path, &backup).unwrap();
+        assert!(matches!(with_copy(), Err(CosigningError::OlderThanCopy { .. })));
+        // A lost record is older than any copy.
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(with_copy(), Err(CosigningError::OlderThanCopy { .. })));
+        // The copy is a record.
+        fs::copy(&copy, &path).unwrap();
+        assert_eq!(with_copy().unwrap().newest(), Some(&two));
+        // An older or a lost copy is made again.
+        fs::write(&copy, &backup).unwrap();
+        with_copy().unwrap();
+        assert_eq!(fs::read(&copy).unwrap(), newest);
+        fs::remove_file(&copy).unwrap();
+        with_copy().unwrap();
+        assert_eq!(fs::read(&copy).unwrap(), newest);
+        fs::write(&copy, b"damaged").unwrap();
+        assert!(matches!(with_copy(), Err(CosigningError::Damaged(at)) if at == copy));
+        // A disk that is not mounted is not an empty place.
+        let absent = copies.path().join("absent");
+        let places = (store.path(), Some(&*absent));
+        open_with_copies(places, object.as_ref(), &one).unwrap_err();
+        assert!(!absent.exists());
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub struct WatchOptions {
     pub ticket: Ticket,
     /// Store with the record.
     pub store: PathBuf,
+    /// Directory with a copy of the record, which shows that the store was put back from a backup.
+    pub copies: Option<PathBuf>,
     /// End once the newest version was co-signed and submitted.
     pub once: bool,
     /// Give up on peers after this long.
@@ -70,7 +72,7 @@ pub fn watch(
     let publisher = options.ticket.publisher;
     if record.is_none() {
         let opened = WitnessRecord::open(
-            &options.store,
+            (&options.store, options.copies.as_deref()),
             publisher,
             object.as_ref(),
             &options.ticket,
