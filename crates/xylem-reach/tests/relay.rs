@@ -467,6 +467,69 @@ fn a_silent_relay_is_reported_after_two_seconds() {
     assert_eq!(world.events(b).iter().filter(|event| **event == RelayEvent::Silent).count(), 1);
 }
 
+/// Its host is gone while both are idle, and one begins to send: the next keep-alive is up to 20 s away.
+#[test]
+fn a_relay_that_answers_no_traffic_is_silent_within_three_seconds() {
+    for connected in [false, true] {
+        let mut world = world();
+        let (a, _, tag) = world.pair();
+        if connected {
+            world.set_connected(a);
+        }
+        world.run(world.now() + 10 * SECOND);
+        world.cut(a, true);
+        world.run(world.now() + 3 * SECOND);
+        let sent = world.now();
+        while !world.events(a).contains(&RelayEvent::Silent) {
+            assert!(world.now() < sent + 3 * SECOND, "connected: {connected}");
+            world.send(a, tag, b"is it there");
+            world.run(world.now() + Duration::from_millis(100));
+        }
+        world.cut(a, false);
+        world.run(world.now() + 4 * SECOND);
+        let told = world.events(a);
+        let silent = told.iter().position(|event| *event == RelayEvent::Silent);
+        let answers = told.iter().position(|event| *event == RelayEvent::Answers);
+        assert!(silent < answers && !told.contains(&RelayEvent::Lost), "{told:?}");
+    }
+}
+
+/// A peer that is gone costs a keep-alive every five seconds, and its relay is not dialled anew.
+#[test]
+fn a_silent_peer_is_not_taken_for_a_silent_relay() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    world.run(world.now() + 10 * SECOND);
+    world.cut(b, true);
+    let (before, begun) = (world.relay.metrics().keeps, world.now());
+    while world.now() < begun + 20 * SECOND {
+        world.send(a, tag, b"is it there");
+        world.run(world.now() + Duration::from_millis(200));
+    }
+    let keeps = world.relay.metrics().keeps - before;
+    assert!((3..=8).contains(&keeps), "{keeps}");
+    assert!(!world.events(a).contains(&RelayEvent::Silent));
+}
+
+/// Keep-alives wait in a connection behind slow content. The content that arrives shows that the relay is there.
+#[test]
+fn content_in_a_connection_counts_as_an_answer() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    let back = world.received(b)[0].0;
+    world.set_connected(a);
+    world.run(world.now() + 10 * SECOND);
+    // The client's own datagrams wait.
+    world.mute(a);
+    let begun = world.now();
+    while world.now() < begun + 30 * SECOND {
+        world.send(b, back, b"content");
+        world.send(a, tag, b"more");
+        world.run(world.now() + Duration::from_millis(500));
+    }
+    assert!(!world.events(a).contains(&RelayEvent::Silent), "{:?}", world.events(a));
+}
+
 /// Whether the relay still has both clients or has lost them, the tag still means the same peer.
 #[test]
 fn connecting_again_to_a_peer_keeps_the_tag() {

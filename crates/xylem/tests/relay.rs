@@ -4,7 +4,10 @@ mod common;
 #[path = "common/relaying.rs"]
 mod relaying;
 
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use common::{Node, Share, xylem};
@@ -145,6 +148,80 @@ fn a_relay_that_was_killed_has_its_idle_clients_again() {
     common::until("it is registered", || registered() == 4);
     assert_eq!(node.take().expect("it runs").signal("-INT"), Some(0));
     assert!(!kept.exists());
+}
+
+/// Passes TCP on to a relay. Connections that are open when it falls silent pass nothing any more, and stay open: so
+/// does one to a host that is gone.
+struct TcpProxy {
+    at: SocketAddr,
+    accepted: Arc<AtomicUsize>,
+    silent: Arc<AtomicUsize>,
+}
+
+impl TcpProxy {
+    fn before(relay: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let at = listener.local_addr().unwrap();
+        let (accepted, silent) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+        let (count, limit) = (accepted.clone(), silent.clone());
+        std::thread::spawn(move || {
+            for (number, client) in listener.incoming().map_while(Result::ok).enumerate() {
+                count.store(number + 1, Ordering::SeqCst);
+                let Ok(relay) = TcpStream::connect(relay) else { continue };
+                let (back, forth) = (client.try_clone().unwrap(), relay.try_clone().unwrap());
+                for (mut from, mut to) in [(client, forth), (relay, back)] {
+                    let limit = limit.clone();
+                    std::thread::spawn(move || {
+                        let mut buffer = [0; 65_536];
+                        while let Ok(len @ 1..) = from.read(&mut buffer) {
+                            let passes = number >= limit.load(Ordering::SeqCst);
+                            if passes && to.write_all(&buffer[..len]).is_err() {
+                                break;
+                            }
+                        }
+                    });
+                }
+            }
+        });
+        Self { at, accepted, silent }
+    }
+
+    fn fall_silent(&self) {
+        self.silent.store(self.accepted.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+}
+
+/// A keep-alive is sent 0.7 s after each registration. A slow machine may fall silent later, and then the next one is
+/// due after 20 s: one quick round in four is enough. It took 25 s and longer.
+#[test]
+fn a_relay_that_falls_silent_over_tcp_is_dialled_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let settings =
+        "[node]\nlisten = [\"xylem://127.0.0.1:0\", \"xylem+wss://127.0.0.1:0\"]\n[node.relay]\n";
+    let node = Node::with(dir.path(), settings);
+    let port = node.at("xylem+wss").rsplit(':').next().unwrap().parse().unwrap();
+    let proxy = TcpProxy::before(SocketAddr::from(([127, 0, 0, 1], port)));
+    let (key, _) = node.at("xylem").strip_prefix("xylem://").unwrap().split_once('@').unwrap();
+    let source = common::file(dir.path(), "source", &[7; 1_000]);
+    let uri = format!("{key}@{}", proxy.at);
+    let share = Share::with(&source, &dir.path().join("share"), &["--relay", &uri]);
+    let registered = || {
+        let told = share.told("relay").into_iter();
+        told.filter(|told| told["registered"] == true && told["over_tcp"] == true).count()
+    };
+    let mut quickest = Duration::MAX;
+    for round in 1..5 {
+        common::until("it is registered", || registered() >= round);
+        let before = registered();
+        proxy.fall_silent();
+        let begun = Instant::now();
+        common::until("it is registered anew", || registered() > before);
+        quickest = quickest.min(begun.elapsed());
+        if quickest < Duration::from_secs(15) {
+            return;
+        }
+    }
+    panic!("it took {quickest:?}");
 }
 
 #[test]

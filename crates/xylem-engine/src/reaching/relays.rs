@@ -168,11 +168,13 @@ impl Engine {
     pub(super) fn relay_failed(&mut self, i: usize, why: &str) {
         let now = self.now();
         let relay = &mut self.net.reaching.relays[i];
-        let links = match std::mem::replace(&mut relay.stage, RelayLinkState::Resting) {
+        let mut links = match std::mem::replace(&mut relay.stage, RelayLinkState::Resting) {
             RelayLinkState::Resting => Vec::new(),
             RelayLinkState::Dialling { links, .. } => links,
             RelayLinkState::Talking { link, .. } => vec![link],
         };
+        links.extend(relay.former_link());
+        relay.former = None;
         let mut faces: Vec<FaceId> = relay.wanted.drain(..).map(|(face, ..)| face).collect();
         let waits = relay.circuits.extract_if(.., |one| one.answer == CircuitState::Waits);
         faces.extend(waits.map(|one| one.face));
@@ -184,6 +186,29 @@ impl Engine {
         links.into_iter().for_each(|link| self.close_transport(&Transport::Link(link)));
         faces.into_iter().for_each(|face| self.fail_face(face, &what));
         self.tell_of_relay(i, RelayNotice::Failed { why: why.to_owned() });
+    }
+
+    /// Closes the silent connection to a relay, if it is dialled anew.
+    pub(super) fn drop_former(&mut self, i: usize) {
+        let relay = &mut self.net.reaching.relays[i];
+        let link = relay.former_link();
+        relay.former = None;
+        if let Some(link) = link {
+            self.close_transport(&Transport::Link(link));
+        }
+    }
+
+    /// Uses the connection again that was silent for a while; the dials beside it end.
+    pub(super) fn resume_former(&mut self, i: usize) {
+        let relay = &mut self.net.reaching.relays[i];
+        let Some(former) = relay.former.take() else { return };
+        let dials = match std::mem::replace(&mut relay.stage, former) {
+            RelayLinkState::Dialling { links, .. } => links,
+            _ => Vec::new(),
+        };
+        dials.into_iter().for_each(|link| self.close_transport(&Transport::Link(link)));
+        self.write_relay(i);
+        self.request_circuits(i);
     }
 
     /// Handles a wake-up of the machine: relays may have dropped this end, and ways to them may be gone.

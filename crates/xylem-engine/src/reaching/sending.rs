@@ -23,7 +23,9 @@ impl Network {
         };
         let RelayConnections { relays, headed, .. } = &mut self.reaching;
         let Some(at) = relays[relay].at() else { return };
-        let header = relays[relay].client.header(tag);
+        let client = &mut relays[relay].client;
+        let header = client.header(tag);
+        client.on_sent(now);
         let size = transmit.segment_size.unwrap_or(transmit.len).max(1);
         headed.clear();
         for datagram in self.datagram[..transmit.len].chunks(size) {

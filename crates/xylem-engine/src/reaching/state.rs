@@ -194,6 +194,8 @@ pub(crate) struct UsedRelay {
     pub(crate) uses: RelayUse,
     pub(crate) client: RelayClient,
     pub(crate) stage: RelayLinkState,
+    /// The stage before the relay fell silent in a connection, which stays while the relay is dialled anew.
+    pub(crate) former: Option<RelayLinkState>,
     /// Destination of its datagrams: its own address, or the synthetic one of a carrier.
     pub(crate) at: Option<SocketAddr>,
     /// Dials that wait until there is a link to the relay.
@@ -254,6 +256,7 @@ impl UsedRelay {
             uses,
             client,
             stage: RelayLinkState::Resting,
+            former: None,
             at: None,
             wanted: Vec::new(),
             circuits: Vec::new(),
@@ -298,10 +301,19 @@ impl UsedRelay {
     }
 
     pub(crate) fn has(&self, link: LinkId) -> bool {
-        match &self.stage {
+        let of = |stage: &RelayLinkState| match stage {
             RelayLinkState::Resting => false,
             RelayLinkState::Dialling { links, .. } => links.contains(&link),
             RelayLinkState::Talking { link: it, .. } => *it == link,
+        };
+        of(&self.stage) || self.former.as_ref().is_some_and(of)
+    }
+
+    /// The link of the silent connection that stays while the relay is dialled anew.
+    pub(crate) fn former_link(&self) -> Option<LinkId> {
+        match self.former {
+            Some(RelayLinkState::Talking { link, .. }) => Some(link),
+            _ => None,
         }
     }
 

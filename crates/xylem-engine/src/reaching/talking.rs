@@ -84,6 +84,7 @@ impl Engine {
         };
         let relays = &self.net.reaching.relays;
         let Some(i) = relays.iter().position(|relay| relay.has(*link)) else { return false };
+        let is_former = relays[i].former_link() == Some(*link);
         match event {
             LinkEvent::Connected { remote, .. } => self.relay_answers(i, *link, *remote),
             LinkEvent::Closed { reason, .. } => {
@@ -95,6 +96,9 @@ impl Engine {
                 self.receive_from_relay(now, i, *link, *stream)
             }
             LinkEvent::StreamWritable { .. } => self.write_relay(i),
+            LinkEvent::StreamReset { .. } | LinkEvent::StreamStopped { .. } if is_former => {
+                self.drop_former(i);
+            }
             LinkEvent::StreamReset { .. } | LinkEvent::StreamStopped { .. } => {
                 self.relay_failed(i, "it is not a relay, or it does not serve this peer");
             }
@@ -110,6 +114,7 @@ impl Engine {
         let others: Vec<LinkId> = links.drain(..).filter(|other| *other != link).collect();
         let stream = self.net.endpoint.open_stream(link, purpose::REACH);
         others.into_iter().for_each(|other| self.close_transport(&Transport::Link(other)));
+        self.drop_former(i);
         let Ok(stream) = stream else { return self.relay_failed(i, "it accepts no streams") };
         let relay = &mut self.net.reaching.relays[i];
         relay.client.new_stream();
@@ -123,7 +128,9 @@ impl Engine {
     /// Sets the address for the datagrams of a relay, in both directions.
     pub(super) fn set_way(&mut self, i: usize, at: Option<SocketAddr>) {
         let reaching = &mut self.net.reaching;
-        reaching.relays[i].at = at;
+        let relay = &mut reaching.relays[i];
+        relay.at = at;
+        relay.client.set_connected(at.is_some() && !relay.is_over_udp());
         let second = reaching.relays[i].second();
         reaching.sources.retain(|(_, of, _)| *of != i);
         reaching.sources.extend(at.map(|at| (at, i, false)));
@@ -188,13 +195,21 @@ impl Engine {
                 self.tell_of_relay(i, RelayNotice::Observed { address, by_second });
             }
             RelayEvent::Reached(_) => {}
-            RelayEvent::Silent => {
-                if relay.is_kept() && matches!(relay.stage, RelayLinkState::Resting) {
+            RelayEvent::Silent => match relay.stage {
+                RelayLinkState::Resting if relay.is_kept() => self.dial_relay(i),
+                // The connection may be slow only. It stays, and the first way that answers is used.
+                RelayLinkState::Talking { registered: true, .. } if !relay.is_over_udp() => {
+                    let former = std::mem::replace(&mut relay.stage, RelayLinkState::Resting);
+                    relay.former = Some(former);
                     self.dial_relay(i);
                 }
-            }
+                _ => {}
+            },
+            RelayEvent::Answers => self.resume_former(i),
             RelayEvent::Lost => {
                 tracing::debug!(relay = %relay.display_address(), "relay no longer answers");
+                self.drop_former(i);
+                let relay = &self.net.reaching.relays[i];
                 if relay.is_kept() && matches!(relay.stage, RelayLinkState::Resting) {
                     self.dial_relay(i);
                 } else if let RelayLinkState::Talking { link, .. } = relay.stage {
@@ -225,6 +240,10 @@ impl Engine {
 
     fn relay_link_ended(&mut self, i: usize, link: LinkId, why: &str) {
         let relay = &mut self.net.reaching.relays[i];
+        if relay.former_link() == Some(link) {
+            relay.former = None;
+            return;
+        }
         let ways = relay.ways();
         match &mut relay.stage {
             RelayLinkState::Resting => {}

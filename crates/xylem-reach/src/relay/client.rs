@@ -30,7 +30,7 @@ const LOST_AFTER: u32 = 12;
 /// Maximum number of questions to the relay's second port.
 const SECOND_TRIES: u32 = 3;
 /// This many inner datagrams count as traffic. When traffic stops for [`RETRY`], the path to the relay may be broken,
-/// and a keep-alive tests it at once.
+/// and a keep-alive tests it at once. So does one when nothing comes back of what was sent, at most every [`SHORTEST`].
 const TRAFFIC: u32 = 16;
 /// Minimum lifetime of ids, so that a late datagram is still recognised.
 const MIN_EPOCH_LIFETIME: Duration = Duration::from_secs(15);
@@ -73,6 +73,8 @@ pub enum RelayEvent {
     /// Several keep-alives are unanswered. Send [`RelayClient::request`] over another link; meanwhile keep-alives go
     /// on.
     Silent,
+    /// The relay, which was silent, has answered a keep-alive.
+    Answers,
     /// The relay does not answer any more, or has reported that it lost the registration. [`RelayClient::request`] over
     /// another link registers again. Earlier tags are then invalid, unless the relay still has the registration: see
     /// [`RelayClient::connect_again`].
@@ -131,6 +133,12 @@ pub struct RelayClient {
     observed: [Option<SocketAddr>; 2],
     heard: Duration,
     traffic: u32,
+    /// When the first inner datagram was sent after the last one that has come from the relay.
+    sent: Option<Duration>,
+    /// Until when unanswered inner datagrams cause no keep-alive.
+    tested: Duration,
+    /// Whether datagrams travel in a connection, which is up in both directions or in none.
+    connected: bool,
     next_tag: u32,
     reached: VecDeque<CircuitTag>,
     incoming: Vec<u8>,
@@ -169,6 +177,9 @@ impl RelayClient {
             observed: [None; 2],
             heard: Duration::ZERO,
             traffic: 0,
+            sent: None,
+            tested: Duration::ZERO,
+            connected: false,
             next_tag: 0,
             reached: VecDeque::new(),
             incoming: Vec::new(),
@@ -245,6 +256,7 @@ impl RelayClient {
                 // The first keep-alive fetches the token that a reset would end with.
                 self.due = now.saturating_add(RETRY);
                 (self.unanswered, self.heard, self.traffic) = (0, now, 0);
+                (self.sent, self.tested) = (None, now);
                 (self.second, self.reset) = (second, None);
                 self.events.push_back(RelayEvent::Registered { code });
                 self.observe(now, observed, RelayPort::First);
@@ -269,6 +281,19 @@ impl RelayClient {
     #[must_use]
     pub fn header(&self, tag: CircuitTag) -> [u8; HEADER] {
         self.heads.up.header(Some(tag))
+    }
+
+    /// Notes that inner datagrams were sent. If none comes back for [`RETRY`], a keep-alive shows whether the relay or the
+    /// peer is silent.
+    pub fn on_sent(&mut self, now: Duration) {
+        if self.sent.is_none() && now >= self.tested {
+            self.sent = Some(now);
+        }
+    }
+
+    /// Sets whether datagrams travel in a connection. What arrives over it shows that keep-alives pass, too.
+    pub fn set_connected(&mut self, connected: bool) {
+        self.connected = connected;
     }
 
     /// The number of the relay's second port, meant by [`RelayPort::Second`].
@@ -322,8 +347,11 @@ impl RelayClient {
         if from_second {
             return DatagramKind::Control;
         }
-        self.heard = now;
+        (self.heard, self.sent) = (now, None);
         self.traffic = self.traffic.saturating_add(1);
+        if self.connected && self.unanswered > 0 {
+            self.on_answer(now);
+        }
         if tag.is_of_relay() && !self.reached.contains(&tag) {
             if self.reached.len() >= MAX_REACHED {
                 self.reached.pop_front();
@@ -365,8 +393,10 @@ impl RelayClient {
         }
         if asked {
             // Traffic is not reset: the path may break right after this answer.
-            (self.heard, self.unanswered) = (now, 0);
-            self.due = now.saturating_add(self.interval());
+            self.heard = now;
+            // The peer may stay silent: it is not the relay's.
+            (self.sent, self.tested) = (None, now.saturating_add(SHORTEST));
+            self.on_answer(now);
         }
         // The relay does not send to a new address until the client proves that it receives there. A repeated token is
         // answered again, but only one answer is sent for each datagram of the relay.
@@ -375,6 +405,14 @@ impl RelayClient {
             self.token = answer.token;
             self.due = now;
         }
+    }
+
+    /// Schedules the next keep-alive, as the relay is there.
+    fn on_answer(&mut self, now: Duration) {
+        if core::mem::take(&mut self.unanswered) > SILENT_AFTER {
+            self.events.push_back(RelayEvent::Answers);
+        }
+        self.due = now.saturating_add(self.interval());
     }
 
     /// The relay has lost the registration. New ids make replays of its message ineffective.
@@ -483,7 +521,8 @@ impl RelayClient {
             return None;
         }
         let silence = (self.traffic >= TRAFFIC).then(|| self.heard.saturating_add(RETRY));
-        [Some(self.due), self.second_due, silence].into_iter().flatten().min()
+        let unanswered = self.sent.map(|sent| sent.saturating_add(RETRY));
+        [Some(self.due), self.second_due, silence, unanswered].into_iter().flatten().min()
     }
 
     /// Handles due timers. [`RelayClient::poll_transmit`] may have something afterwards.
@@ -494,6 +533,13 @@ impl RelayClient {
         if self.traffic >= TRAFFIC && now >= self.heard.saturating_add(RETRY) {
             self.traffic = 0;
             self.due = self.due.min(now);
+        }
+        if self.sent.is_some_and(|sent| now >= sent.saturating_add(RETRY)) {
+            (self.sent, self.tested) = (None, now.saturating_add(SHORTEST));
+            // A keep-alive that is unanswered is repeated in any case.
+            if self.unanswered == 0 {
+                self.due = self.due.min(now);
+            }
         }
         if self.due <= now && self.unanswered >= LOST_AFTER {
             self.lost();

@@ -26,6 +26,7 @@ struct Member {
     session: ControlSession,
     at: SocketAddr,
     cut: bool,
+    mute: bool,
     up: Path,
     down: Path,
     sent: Vec<Vec<u8>>,
@@ -84,6 +85,7 @@ impl World {
             session: ControlSession::default(),
             at: at(number),
             cut: false,
+            mute: false,
             up: Path::new(self.conditions, seed),
             down: Path::new(self.conditions, seed + 500),
             sent: Vec::new(),
@@ -166,15 +168,24 @@ impl World {
     }
 
     pub(crate) fn send(&mut self, client: usize, tag: CircuitTag, datagram: &[u8]) {
-        let header = self.members[client].client.header(tag);
+        let now = self.now();
+        let member = &mut self.members[client].client;
+        let header = member.header(tag);
+        member.on_sent(now);
         self.up(client, RelayPort::First, [&header[..], datagram].concat());
+        self.settle();
+    }
+
+    /// The client's datagrams travel in a connection from now on.
+    pub(crate) fn set_connected(&mut self, client: usize) {
+        self.members[client].client.set_connected(true);
     }
 
     fn up(&mut self, client: usize, port: RelayPort, datagram: Vec<u8>) {
         let now = self.now();
         let member = &mut self.members[client];
         member.sent.push(datagram.clone());
-        if member.cut {
+        if member.cut || member.mute {
             return;
         }
         for delivery in member.up.send(now, datagram.len(), false) {
@@ -230,6 +241,11 @@ impl World {
 
     pub(crate) fn cut(&mut self, client: usize, cut: bool) {
         self.members[client].cut = cut;
+    }
+
+    /// Nothing of this client arrives at the relay from now on.
+    pub(crate) fn mute(&mut self, client: usize) {
+        self.members[client].mute = true;
     }
 
     pub(crate) fn move_to(&mut self, client: usize, to: SocketAddr) {
