@@ -5,6 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use if_addrs::get_if_addrs;
 use xylem_library::reachable::{AddressChoice, OwnAddress, choose};
 
+/// Most interfaces over which one link-local address is dialled.
+const MAX_CABLES: usize = 4;
+
 /// Like [`offered`], the addresses alone.
 pub fn advertised(bound: &[SocketAddr]) -> Vec<SocketAddr> {
     offered(bound).0
@@ -30,6 +33,25 @@ pub fn offered(bound: &[SocketAddr]) -> (Vec<SocketAddr>, AddressChoice) {
         addresses.extend(ports.map(|address| SocketAddr::new(own.ip, address.port())));
     }
     (addresses, choice)
+}
+
+/// The interfaces with a link-local IPv6 address, by index, at most [`MAX_CABLES`]. Those of containers and virtual machines
+/// count only if there are no others.
+pub(crate) fn cables() -> Vec<u32> {
+    let (mut real, mut made) = (Vec::new(), Vec::new());
+    for of in get_if_addrs().unwrap_or_default() {
+        let (ip, up, index) = (of.ip(), of.is_oper_up(), of.index);
+        let IpAddr::V6(v6) = ip else { continue };
+        let Some(index) = index.filter(|_| up && v6.is_unicast_link_local()) else { continue };
+        let own = OwnAddress { interface: of.name, ip, up };
+        let kind = if own.is_virtual() { &mut made } else { &mut real };
+        if !kind.contains(&index) {
+            kind.push(index);
+        }
+    }
+    let mut cables = if real.is_empty() { made } else { real };
+    cables.truncate(MAX_CABLES);
+    cables
 }
 
 /// The source addresses of packets to the public network. The destinations are documentation addresses (RFC 5737, RFC

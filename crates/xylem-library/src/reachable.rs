@@ -64,10 +64,17 @@ pub struct OwnAddress {
     pub up: bool,
 }
 
+impl OwnAddress {
+    /// Whether its interface is, by its name, one of containers or virtual machines.
+    pub fn is_virtual(&self) -> bool {
+        VIRTUAL.iter().any(|name| self.interface.starts_with(name))
+    }
+}
+
 /// Why an address is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unsuited {
-    /// It needs a zone that another machine does not share, or is valid on one cable alone.
+    /// It is valid on one cable alone, and this machine has others.
     LinkLocal,
     /// It belongs to containers or virtual machines.
     Virtual,
@@ -114,19 +121,22 @@ pub struct AddressChoice {
 }
 
 /// Chooses the addresses to name. Addresses of the interface with the default route (`routed`) come first, then public
-/// ones, then private ones. Loopback is named only if there is no other.
+/// ones, then private ones. If there is no other, loopback is named, and then the link-local ones: a neighbour on the
+/// same cable dials those over each of its interfaces.
 pub fn choose(mut all: Vec<OwnAddress>, routed: &[IpAddr]) -> AddressChoice {
     let is_routed = |own: &OwnAddress| routed.contains(&own.ip);
     all.sort_by_key(|own| (!is_routed(own), !is_public(own.ip)));
     let mut choice = AddressChoice::default();
+    let mut near = Vec::new();
     for own in all {
+        if is_link_local(own.ip) && own.up && !own.is_virtual() {
+            near.push(own.ip);
+        }
         let why = match own.ip {
             ip if ip.is_loopback() => Some(Unsuited::Loopback),
             _ if is_routed(&own) => None,
             ip if is_link_local(ip) => Some(Unsuited::LinkLocal),
-            _ if VIRTUAL.iter().any(|name| own.interface.starts_with(name)) => {
-                Some(Unsuited::Virtual)
-            }
+            _ if own.is_virtual() => Some(Unsuited::Virtual),
             _ if !own.up => Some(Unsuited::Down),
             _ => None,
         };
@@ -139,11 +149,14 @@ pub fn choose(mut all: Vec<OwnAddress>, routed: &[IpAddr]) -> AddressChoice {
         }
     }
     if choice.named.is_empty() {
-        let loopback = |left: &LeftOut| left.why == Unsuited::Loopback;
-        let (here, others) = choice.left_out.into_iter().partition(loopback);
+        near.truncate(MAX_NAMED);
+        let is_here = |left: &LeftOut| left.why == Unsuited::Loopback;
+        let is_named = |left: &LeftOut| is_here(left) || near.contains(&left.address);
+        let (mut named, others): (Vec<_>, _) = choice.left_out.into_iter().partition(is_named);
+        named.sort_by_key(|left| !is_here(left));
         let own =
             |left: LeftOut| OwnAddress { interface: left.interface, ip: left.address, up: true };
-        choice = AddressChoice { named: Vec::into_iter(here).map(own).collect(), left_out: others };
+        choice = AddressChoice { named: named.into_iter().map(own).collect(), left_out: others };
     }
     choice
 }
@@ -165,7 +178,7 @@ pub fn is_public(ip: IpAddr) -> bool {
 
 /// Returns whether an address from a peer or network may be dialled. `near`: its source is on this machine, and may
 /// name addresses useless to others. A link-local address needs its interface, which no peer can name; addresses found
-/// on the LAN have it.
+/// on the LAN have it. (Those of a ticket are dialled over each interface: the user has asked for its peers.)
 pub fn may_be_dialled(address: &SocketAddr, near: bool) -> bool {
     let ip = address.ip().to_canonical();
     let on_interface = matches!(address, SocketAddr::V6(at) if at.scope_id() != 0);
@@ -233,6 +246,15 @@ mod tests {
         assert_eq!(here, ["127.0.0.1", "::1"]);
         assert_eq!(left, [("docker0".to_owned(), Unsuited::Virtual)]);
         assert_eq!(named(&[], &[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn link_local_addresses_are_named_where_nothing_else_is() {
+        let all = ["eth0 fe80::2", "lo 127.0.0.1", "veth12 fe80::1", "usb0 169.254.7.7", "lo ::1"];
+        let (near, left) = named(&all, &[]);
+        assert_eq!(near, ["127.0.0.1", "::1", "fe80::2", "169.254.7.7"]);
+        assert_eq!(left, [("veth12".to_owned(), Unsuited::LinkLocal)]);
+        assert_eq!(named(&["eth0 fe80::2", "eth1 10.0.0.1", "lo ::1"], &[]).0, ["10.0.0.1"]);
     }
 
     #[test]

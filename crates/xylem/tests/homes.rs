@@ -482,6 +482,27 @@ fn mdns_leads_over_link_local_addresses() {
     assert!(peer.contains("fe80:"), "{peer}");
 }
 
+/// Two machines on one cable have link-local addresses alone. The ticket has no interface, as those of the getter are
+/// others; nothing is asked of the LAN.
+#[test]
+fn a_ticket_leads_over_link_local_addresses() {
+    let Some(network) = at_one_cable("ticket6") else { return };
+    let place = FetchSetup::new(SIZE, 17);
+    for machine in ["a", "b"] {
+        assert!(network.sh(machine, "ip -4 addr flush dev eth"));
+    }
+    let on = |machine: &str| network.on(machine, &place.dir.path().join(machine));
+    let (_share, ticket) = share(on("a"), &place, &[]);
+    let named = ticket.parse::<Ticket>().expect("a ticket").addresses;
+    let named: Vec<String> = named.iter().map(ToString::to_string).collect();
+    assert!(named.iter().any(|at| at.starts_with("[fe80:")), "{named:?}");
+    let mut b = get(on("b"), &ticket, &place.out("b"), &[]);
+    assert_eq!(b.wait(), Some(0));
+    place.is_right("b");
+    let peer = b.done()["peers"][0]["peer"].as_str().expect("text").to_owned();
+    assert!(peer.contains("fe80:"), "{peer}");
+}
+
 /// Two machines on one cable have link-local addresses alone: given with the interface, they lead there.
 #[test]
 fn a_link_local_address_leads_over_its_interface() {
