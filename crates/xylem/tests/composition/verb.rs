@@ -33,6 +33,11 @@ pub(crate) struct Sharing {
     pub(crate) no_exclude: bool,
     /// `--foreground`.
     pub(crate) foreground: bool,
+    /// `--relay`, of a share in the foreground: the node uses the relays of its own settings.
+    pub(crate) relayed: bool,
+    /// `--strict` and `--portable`, which change nothing here: all files can be read, and all names are portable.
+    pub(crate) strict: bool,
+    pub(crate) portable: bool,
 }
 
 /// How something is fetched.
@@ -44,6 +49,12 @@ pub(crate) struct Getting {
     pub(crate) exclude: Option<usize>,
     /// `--like` the large file of the sharer.
     pub(crate) like: bool,
+    /// Without `--no-serve`: what has come is served to others meanwhile.
+    pub(crate) serves: bool,
+    /// `--fsync`.
+    pub(crate) durable: bool,
+    /// `--dry-run`.
+    pub(crate) dry: bool,
     /// The getter is killed after this many milliseconds.
     pub(crate) killed_after: Option<u64>,
 }
@@ -100,8 +111,15 @@ pub(crate) enum Verb {
         file: usize,
         seed: u64,
     },
+    /// Fetches to standard output.
+    Print(usize),
     /// Compares a destination with a share's ticket.
-    Verify(usize, usize),
+    Verify {
+        share: usize,
+        out: usize,
+        /// `--allow-extra`.
+        allow_extra: bool,
+    },
     Scrub {
         side: Side,
         repair: bool,
@@ -166,9 +184,12 @@ fn verb(rng: &mut Rng, follows: bool) -> Verb {
         42..47 => Verb::Serve,
         47..51 => Verb::EndService(end(rng)),
         51..53 => Verb::EndForeground(rng.index(8), end(rng)),
-        53..76 => Verb::Get(rng.index(8), getting(rng)),
+        53..74 => Verb::Get(rng.index(8), getting(rng)),
+        74..76 => Verb::Print(rng.index(8)),
         76..82 => Verb::EditCopy { out: rng.index(OUTS), file, seed: rng.next_u64() },
-        82..87 => Verb::Verify(rng.index(8), rng.index(OUTS)),
+        82..87 => {
+            Verb::Verify { share: rng.index(8), out: rng.index(OUTS), allow_extra: rng.chance(0.3) }
+        }
         87..93 => Verb::Scrub { side: side(rng), repair: rng.chance(0.6) },
         93..98 => Verb::Collect { side: side(rng) },
         _ => Verb::CheckStore { side: side(rng) },
@@ -201,12 +222,16 @@ fn target(rng: &mut Rng) -> Target {
 fn sharing(rng: &mut Rng) -> Sharing {
     let target = target(rng);
     let exclude = (target == Target::Folder && rng.chance(0.2)).then(|| rng.index(EXCLUDES.len()));
+    let foreground = rng.chance(0.15);
     Sharing {
         target,
         named: rng.chance(0.2).then(|| rng.below(2) as u8),
         exclude,
         no_exclude: exclude.is_none() && rng.chance(0.1),
-        foreground: rng.chance(0.15),
+        foreground,
+        relayed: foreground && rng.chance(0.3),
+        strict: rng.chance(0.1),
+        portable: rng.chance(0.1),
     }
 }
 
@@ -218,6 +243,9 @@ fn getting(rng: &mut Rng) -> Getting {
         delete: overwrite && rng.chance(0.4),
         exclude: rng.chance(0.15).then(|| rng.index(EXCLUDES.len())),
         like: rng.chance(0.1),
+        serves: rng.chance(0.2),
+        durable: rng.chance(0.05),
+        dry: rng.chance(0.1),
         killed_after: rng.chance(0.15).then(|| rng.below(40)),
     }
 }

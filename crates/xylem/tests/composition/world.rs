@@ -95,6 +95,8 @@ pub(crate) struct World {
     dir: tempfile::TempDir,
     service: Option<Process>,
     port: u16,
+    /// A relay, once a share has named one, and its URI.
+    relay: Option<(Process, String)>,
     shares: Vec<Share>,
     /// The rule of `--exclude` when the folder was shared last. It applies again until another is given.
     remembered: Option<usize>,
@@ -114,6 +116,7 @@ impl World {
             dir,
             service: None,
             port: 0,
+            relay: None,
             shares: Vec::new(),
             remembered: None,
             src: Tree::new(),
@@ -204,7 +207,8 @@ impl World {
             Verb::EndForeground(share, how) => self.end_foreground(*share, *how)?,
             Verb::Get(share, getting) => self.get(*share, *getting)?,
             Verb::EditCopy { out, file, seed } => self.edit_copy(*out, *file, *seed),
-            Verb::Verify(share, out) => self.verify(*share, *out)?,
+            Verb::Print(share) => self.print(*share)?,
+            Verb::Verify { share, out, allow_extra } => self.verify(*share, *out, *allow_extra)?,
             Verb::Scrub { side, repair } => {
                 let mut arguments = vec!["scrub", "--timeout", BRIEF];
                 arguments.extend(repair.then_some("--repair"));
@@ -351,6 +355,11 @@ impl World {
         if sharing.foreground || self.service.is_none() {
             command.args(["--foreground", "--listen", "127.0.0.1:0"]);
         }
+        if sharing.relayed {
+            command.args(["--relay", &self.relay()?]);
+        }
+        let flags = [(sharing.strict, "--strict"), (sharing.portable, "--portable")];
+        command.args(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| flag));
         let name = sharing.named.map(|k| format!("/n/{k}/{}", path.file_name().unwrap().display()));
         command.args(name.iter().flat_map(|name| ["--as", name]));
         if let Some(rule) = sharing.exclude {
@@ -387,6 +396,26 @@ impl World {
         }
         self.shares.push(Share { ticket, target, content, server, changed: BTreeSet::new() });
         Ok(())
+    }
+
+    /// The URI of a relay, which is started if there is none.
+    fn relay(&mut self) -> Result<String, String> {
+        if let Some((_, uri)) = &self.relay {
+            return Ok(uri.clone());
+        }
+        let mut command = common::xylem(&self.dir.path().join("relay"));
+        command.args(["relay", "--listen", "xylem://127.0.0.1:0"]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("runs");
+        let mut lines = BufReader::new(child.stderr.take().expect("piped")).lines();
+        let process = Process(child);
+        let mut named = lines.by_ref().map_while(Result::ok);
+        let starts = named.any(|line| line.contains("Others name it with --relay"));
+        let uri = named.next().filter(|_| starts).ok_or("the relay does not start")?;
+        let uri = uri.trim().to_owned();
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+        self.relay = Some((process, uri.clone()));
+        Ok(uri)
     }
 
     /// The share of a number, if there is any.
@@ -556,7 +585,8 @@ fn started(mut command: Command) -> Result<Started, String> {
 impl World {
     fn get(&mut self, share: usize, getting: Getting) -> Result<(), String> {
         let Some(share) = self.nth(share) else { return Ok(()) };
-        let Getting { out, overwrite, delete, exclude, like, killed_after } = getting;
+        let Getting { out, overwrite, delete, exclude, like, serves, durable, dry, killed_after } =
+            getting;
         let named = &self.shares[share];
         let is_folder = named.target == Target::Folder;
         let rule = exclude.filter(|_| is_folder).map(|rule| EXCLUDES[rule]);
@@ -570,13 +600,24 @@ impl World {
         let to = format!("{}/", self.out_path(out).display());
         let mut command = self.command(Side::Getter);
         let timeout = if comes { PATIENT } else { BRIEF };
-        command.args(["get", &named.ticket, "-o", &to, "--no-serve", "--timeout", timeout]);
+        command.args(["get", &named.ticket, "-o", &to, "--timeout", timeout]);
+        command.args(if serves { &["--listen", "127.0.0.1:0"][..] } else { &["--no-serve"] });
         let large = self.src_path().join("large");
-        let flags = [(overwrite, "--overwrite"), (delete && is_folder, "--delete")];
+        let flags = [
+            (overwrite, "--overwrite"),
+            (delete && is_folder, "--delete"),
+            (durable, "--fsync"),
+            (dry, "--dry-run"),
+        ];
         command.args(flags.iter().filter(|(given, _)| *given).map(|(_, flag)| flag));
         command.args(rule.iter().flat_map(|rule| ["--exclude", rule]));
         if like && large.exists() {
             command.arg("--like").arg(&large);
+        }
+        if dry {
+            // Nothing may have changed, as `hold` finds out.
+            let output = finish(command);
+            return exits(&output, if comes { &[0, 2] } else { &[0, 1, 2, 3] }).map(|_| ());
         }
         // Possible contents afterwards: all new, or each file old or new.
         let before = self.outs[out].clone();
@@ -633,6 +674,30 @@ impl World {
         Ok(())
     }
 
+    /// Standard output gets the published bytes, or the first of them, and nothing else.
+    fn print(&self, share: usize) -> Result<(), String> {
+        let Some(share) = self.nth(share) else { return Ok(()) };
+        let named = &self.shares[share];
+        let is_folder = named.target == Target::Folder;
+        let is_intact = !named.content.keys().any(|path| named.is_changed(path));
+        let comes = self.is_served(share) && is_intact;
+        let timeout = if comes { PATIENT } else { BRIEF };
+        let arguments = ["get", &named.ticket, "-o", "-", "--no-serve", "--timeout", timeout];
+        let output = self.run(Side::Getter, &arguments);
+        let allowed: &[i32] = match (is_folder, comes) {
+            (true, true) => &[2],
+            (true, false) => &[2, 3],
+            (false, true) => &[0],
+            (false, false) => &[0, 1, 3],
+        };
+        let code = exits(&output, allowed)?;
+        let nothing = Vec::new();
+        let content = named.content.get(named.name()).filter(|_| !is_folder).unwrap_or(&nothing);
+        let printed = &output.stdout;
+        ensure(content.starts_with(printed), || format!("{} other bytes", printed.len()))?;
+        ensure(code != 0 || printed == content, || format!("0 after {} bytes", printed.len()))
+    }
+
     fn edit_copy(&mut self, out: usize, file: usize, seed: u64) {
         let is_folder = self.out_path(out).join("src").is_dir();
         let path =
@@ -643,7 +708,7 @@ impl World {
         self.outs[out].insert(path, content);
     }
 
-    fn verify(&self, share: usize, out: usize) -> Result<(), String> {
+    fn verify(&self, share: usize, out: usize, allow_extra: bool) -> Result<(), String> {
         let Some(share) = self.nth(share) else { return Ok(()) };
         let named = &self.shares[share];
         let path = self.out_path(out).join(named.name());
@@ -654,12 +719,14 @@ impl World {
             Target::Folder => path.starts_with("src/"),
             Target::File(_) => path == named.name(),
         };
-        let found = self.outs[out].iter().filter(|(path, _)| is_of_it(path));
+        let is_meant = |path: &str| !allow_extra || named.content.contains_key(path);
+        let found = self.outs[out].iter().filter(|(path, _)| is_of_it(path) && is_meant(path));
         let found: Tree = found.map(|(path, content)| (path.clone(), content.clone())).collect();
         let comes = self.is_served(share) && named.changed.is_empty();
         let right = if found == named.content { 0 } else { 1 };
         let timeout = if comes { PATIENT } else { BRIEF };
-        let arguments = ["verify", text(&path), &named.ticket, "--timeout", timeout];
+        let mut arguments = vec!["verify", text(&path), &named.ticket, "--timeout", timeout];
+        arguments.extend(allow_extra.then_some("--allow-extra"));
         let allowed = if comes { &[right][..] } else { &[right, 3] };
         exits(&self.run(Side::Getter, &arguments), allowed).map(|_| ())
     }
