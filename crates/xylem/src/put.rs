@@ -84,8 +84,8 @@ pub(crate) struct PutArgs {
 
 /// Runs `xylem ndn put`.
 pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
-    let (content, size) = open(args.file.as_deref())?;
     let store = common.store()?;
+    let (content, size) = open(args.file.as_deref(), &store)?;
     let name = parse_name(&args.name)?;
     let signer = signer(&args.sign, &store, &name)?;
     let settings = PutSettings {
@@ -124,8 +124,8 @@ fn tell(producer: &Producer, size: u64, out: &mut Out) -> Result<(), CommandFail
     out.line(&name)
 }
 
-/// Opens a file for reads at any position. Input from a pipe is copied to a temporary file.
-fn open(path: Option<&Path>) -> Result<(File, u64), CommandFailure> {
+/// Opens a file for reads at any position. Input from a pipe is copied to a file without a name in the store.
+fn open(path: Option<&Path>, store: &Path) -> Result<(File, u64), CommandFailure> {
     let usage = |path: &Path, why: &dyn std::fmt::Display| {
         CommandFailure::new(Exit::Usage, format!("cannot publish {}: {why}", path.display()))
     };
@@ -139,19 +139,21 @@ fn open(path: Option<&Path>) -> Result<(File, u64), CommandFailure> {
         if found.is_file() && found.len() > 0 {
             return Ok((file, found.len()));
         }
-        return spool(file);
+        return spool(file, store);
     }
-    spool(io::stdin().lock())
+    spool(io::stdin().lock(), store)
 }
 
-fn spool(mut from: impl io::Read) -> Result<(File, u64), CommandFailure> {
+fn spool(mut from: impl io::Read, store: &Path) -> Result<(File, u64), CommandFailure> {
     let local = |error: io::Error| {
         CommandFailure::new(
             Exit::Local,
             format!("cannot copy the content to a temporary file: {error}"),
         )
     };
-    let mut file = tempfile::tempfile().map_err(local)?;
+    // Temporary directories are often memory, which long input would fill. A store that can't be written to needs one.
+    let file = tempfile::tempfile_in(store).or_else(|_| tempfile::tempfile());
+    let mut file = file.map_err(local)?;
     let size = io::copy(&mut from, &mut file).map_err(local)?;
     Ok((file, size))
 }

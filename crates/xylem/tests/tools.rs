@@ -202,6 +202,21 @@ fn names_of_our_own_objects_are_fetched_as_by_a_ticket() {
     assert!(matches!(refused.status.code(), Some(1 | 2)), "{}", stderr(&refused));
 }
 
+/// Temporary directories are often memory: long input would fill it.
+#[test]
+fn input_of_put_lies_in_the_store() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("store");
+    std::fs::create_dir(&store).unwrap();
+    let nowhere = format!("unix://{}", text(&dir.path().join("sock")));
+    let mut command = xylem(&store);
+    command.args(["ndn", "put", "/tools/note", "--sign", "digest-sha256", "--at", &nowhere]);
+    command.env("TMPDIR", dir.path().join("absent")).stdin(Stdio::null());
+    let output = finish(command);
+    assert!(!stderr(&output).contains("temporary"), "{}", stderr(&output));
+    assert_exit(&output, 3);
+}
+
 #[test]
 fn one_packet_put_and_peeked_at() {
     let dir = tempfile::tempdir().unwrap();
