@@ -69,7 +69,12 @@ impl Mailbox {
         let oldest = now.seconds().saturating_sub(self.limits.age.as_secs());
         for owner in self.folder.list("")? {
             let mut any = false;
-            for name in self.folder.list(&owner).unwrap_or_default() {
+            // One that can't be read is not an empty one.
+            let Ok(names) = self.folder.list(&owner) else {
+                self.mailboxes += 1;
+                continue;
+            };
+            for name in names {
                 let file = format!("{owner}/{name}");
                 let Some((size, written_s)) = self.folder.size_and_time(&file) else { continue };
                 if u64::try_from(written_s).is_ok_and(|written_s| written_s < oldest) {
@@ -124,16 +129,21 @@ impl Mailbox {
     }
 
     /// Lists the files of the envelopes in a mailbox.
-    pub fn list(&self, owner: MailboxId) -> Vec<String> {
+    ///
+    /// # Errors
+    /// See [`Mailbox::open`].
+    pub fn list(&self, owner: MailboxId) -> Result<Vec<String>, MailStoreError> {
         let owner = hex(&owner.0);
-        let names = self.folder.list(&owner).unwrap_or_default();
-        names.into_iter().map(|name| format!("{owner}/{name}")).collect()
+        let names = self.folder.list(&owner)?;
+        Ok(names.into_iter().map(|name| format!("{owner}/{name}")).collect())
     }
 
     /// Reads one of these files; `None` if it is gone.
-    pub fn read(&self, file: &str) -> Option<Vec<u8>> {
-        let bytes = self.folder.read(file, MAX_ENVELOPE).ok()??;
-        Some(bytes.to_vec())
+    ///
+    /// # Errors
+    /// See [`Mailbox::open`].
+    pub fn read(&self, file: &str) -> Result<Option<Vec<u8>>, MailStoreError> {
+        Ok(self.folder.read(file, MAX_ENVELOPE)?.map(|bytes| bytes.to_vec()))
     }
 
     /// Removes an envelope that its owner has fetched.
@@ -202,12 +212,13 @@ mod tests {
         let mut mailbox = Mailbox::open(dir.path(), limits, NOW).unwrap();
         assert_eq!((mailbox.mailboxes, mailbox.bytes), (2, 5 * size));
         let (one, two) = (MailboxId([1; 16]), MailboxId([2; 16]));
-        let first = mailbox.list(one)[0].clone();
-        let bytes = mailbox.read(&first).unwrap();
+        let first = mailbox.list(one).unwrap()[0].clone();
+        let bytes = mailbox.read(&first).unwrap().unwrap();
         mailbox.remove(two, EnvelopeId::of(&bytes)).unwrap();
-        assert_eq!(mailbox.list(one).len(), 3, "only its owner empties it");
+        assert_eq!(mailbox.list(one).unwrap().len(), 3, "only its owner empties it");
         mailbox.remove(one, EnvelopeId::of(&bytes)).unwrap();
-        assert_eq!((mailbox.list(one).len(), mailbox.list(two).len()), (2, 2));
+        let left = [one, two].map(|owner| mailbox.list(owner).unwrap().len());
+        assert_eq!(left, [2, 2]);
         assert_eq!(
             mailbox.put(&envelope(3, 0), NOW).unwrap(),
             DeliveryStatus::Full,
@@ -219,12 +230,29 @@ mod tests {
         assert_eq!(mailbox.put(&envelope(3, 0), NOW).unwrap(), DeliveryStatus::Stored);
     }
 
+    /// Its owner would otherwise learn that there is nothing.
+    #[test]
+    fn an_unreadable_mailbox_is_not_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut mailbox = Mailbox::open(dir.path(), MailboxConfig::default(), NOW).unwrap();
+        mailbox.put(&envelope(1, 1), NOW).unwrap();
+        let (one, two) = (MailboxId([1; 16]), MailboxId([2; 16]));
+        assert_eq!(mailbox.list(two).unwrap(), [""; 0], "it has none");
+        let envelopes = dir.path().join("mailbox").join(hex(&one.0));
+        std::fs::remove_dir_all(&envelopes).unwrap();
+        std::fs::write(&envelopes, b"no directory").unwrap();
+        mailbox.list(one).unwrap_err();
+        let mailbox = Mailbox::open(dir.path(), MailboxConfig::default(), NOW).unwrap();
+        assert_eq!(mailbox.mailboxes, 1);
+    }
+
     #[test]
     fn expired_envelopes_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let mut mailbox = Mailbox::open(dir.path(), MailboxConfig::default(), NOW).unwrap();
         mailbox.put(&envelope(1, 1), NOW).unwrap();
-        let written = dir.path().join("mailbox").join(&mailbox.list(MailboxId([1; 16]))[0]);
+        let written =
+            dir.path().join("mailbox").join(&mailbox.list(MailboxId([1; 16])).unwrap()[0]);
         let written = written.metadata().unwrap().modified().unwrap();
         let written = written.duration_since(std::time::UNIX_EPOCH).unwrap();
         let at = |days: u64| UnixTime::new(written + Duration::from_secs(days * 86_400));

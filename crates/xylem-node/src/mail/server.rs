@@ -104,11 +104,12 @@ impl MailServer {
                 return true;
             }
             if on.fetching {
-                let next = on.fetched.pop_front();
-                let envelope = next.map(|file| self.mailbox.as_ref().and_then(|m| m.read(&file)));
-                match envelope {
-                    Some(Some(envelope)) => on.stream.send(&MailFrame::Envelope(envelope)),
-                    Some(None) => {}
+                let next = on.fetched.pop_front().zip(self.mailbox.as_ref());
+                match next.map(|(file, mailbox)| mailbox.read(&file)) {
+                    Some(Ok(Some(envelope))) => on.stream.send(&MailFrame::Envelope(envelope)),
+                    Some(Ok(None)) => {}
+                    // It stays, and stops no other.
+                    Some(Err(e)) => on_event(Event::warning(e.to_string())),
                     None => {
                         on.fetching = false;
                         on.stream.send(&MailFrame::End);
@@ -126,7 +127,14 @@ impl MailServer {
                 MailFrame::Fetch => {
                     let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
                     let waiting = owner.zip(self.mailbox.as_ref()).map(|(id, m)| m.list(id));
-                    on.fetched = waiting.unwrap_or_default().into();
+                    match waiting.transpose() {
+                        Ok(waiting) => on.fetched = waiting.unwrap_or_default().into(),
+                        Err(e) => {
+                            // The end of an empty list would mean that nothing waits.
+                            on_event(Event::warning(e.to_string()));
+                            return false;
+                        }
+                    }
                     on.fetching = true;
                 }
                 MailFrame::Taken(id) => {
