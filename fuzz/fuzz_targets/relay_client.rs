@@ -57,6 +57,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 let (tag, message) = client.connect(ConnectTarget::Code(u32::from(len)));
                 assert!(!tag.is_of_relay() && !message.is_empty());
                 let _ = client.header(tag);
+                client.on_sent(now);
+                client.set_connected(len % 2 == 0);
             }
             _ => {
                 now += Duration::from_millis(u64::from(len) * 40);
