@@ -33,6 +33,7 @@ class Command:
         shared = next(e for e in map(json.loads, self.run.stdout) if e["event"] == "shared")
         self.ticket: str = shared["ticket"]
         self.root: str = shared["root"]
+        self.listen: list[str] = shared["listen"]
 
     def kill(self) -> None:
         """Kill it at once, so that it sends no more messages."""
