@@ -88,6 +88,10 @@ ffi:
 python XYLEM="target/debug/xylem":
     crates/xylem-python/run {{XYLEM}}
 
+# The same, and pandas, DuckDB, Dask and others on tickets.
+python-integrations XYLEM="target/debug/xylem":
+    crates/xylem-python/run --integrations {{XYLEM}}
+
 # The npm package of the hash, in target/npm: builds it, and tests it in Node and in Chromium.
 npm *ARGS:
     crates/xylem-hash/npm/run {{ARGS}}

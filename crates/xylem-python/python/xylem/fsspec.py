@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypedDict, TypeVar
 
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem  # type: ignore[import-untyped]
-from fsspec.utils import merge_offset_ranges, stringify_path  # type: ignore[import-untyped]
+from fsspec.utils import stringify_path  # type: ignore[import-untyped]
 
 from . import _native
 from ._errors import UsageError
@@ -120,11 +120,12 @@ class _Publication:
                 folders: dict[str, dict[str, int | None]] = {"": {}}
                 for path, size in self._opened().files():
                     above, _, name = path.as_posix().rpartition("/")
+                    is_new = above not in folders
                     folders.setdefault(above, {})[name] = size
-                    while above and above not in folders.get(_parent(above), {}):
-                        parent, _, name = above.rpartition("/")
-                        folders.setdefault(parent, {})[name] = None
-                        above = parent
+                    while is_new:
+                        above, _, name = above.rpartition("/")
+                        is_new = above not in folders
+                        folders.setdefault(above, {})[name] = None
                 self._folders = folders
             return self._folders
 
@@ -390,10 +391,8 @@ class XylemFileSystem(AbstractFileSystem):  # type: ignore[misc]
         for path, start, end in zip(map(self._strip_protocol, paths), starts, ends, strict=True):
             size = opened[path].size if path in opened else 0
             wanted.append((path, *slice(start, end).indices(size)[:2]))
-        filled = [range_ for range_ in wanted if range_[1] < range_[2]]
-        columns = [list(column) for column in zip(*filled, strict=True)] or [[], [], []]
-        merged = list(zip(*merge_offset_ranges(*columns, BUFFER if max_gap is None else max_gap)))
-        merged.sort()
+        filled = [(path, start, end) for path, start, end in wanted if start < end]
+        merged = _merged(filled, BUFFER if max_gap is None else max_gap)
         read = _at_once(lambda whole: _read(opened[whole[0]], *whole[1:]), merged)
         out: list[Any] = []
         for path, start, end in wanted:
@@ -414,6 +413,17 @@ class XylemFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
     copy = cp_file = makedirs = mkdir = mv = pipe = pipe_file = put = put_file = _refuse
     rm = rm_file = rmdir = start_transaction = touch = _rm = _refuse
+
+
+def _merged(ranges: list[tuple[str, int, int]], max_gap: int) -> list[tuple[str, int, int]]:
+    """Join ranges of a file that overlap or are near each other. The function of this kind in older fsspec loses nested ones."""
+    merged: list[tuple[str, int, int]] = []
+    for path, start, end in sorted(ranges):
+        if merged and merged[-1][0] == path and start - merged[-1][2] <= max_gap:
+            _, first, last = merged.pop()
+            start, end = first, max(end, last)
+        merged.append((path, start, end))
+    return merged
 
 
 T = TypeVar("T")
@@ -440,5 +450,3 @@ def _at_once(call: Callable[[T], U], inputs: Iterable[T]) -> dict[T, U | Excepti
         pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _parent(path: str) -> str:
-    return path.rpartition("/")[0]
