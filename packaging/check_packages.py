@@ -10,6 +10,7 @@ be had is SKIPPED. DIR/apt/key.gpg, if it is there, is the key that signed the a
 import sys; sys.dont_write_bytecode = True
 import contextlib
 import functools
+import hashlib
 import http.server
 import json
 import os
@@ -95,6 +96,17 @@ class Packages:
         package = self.folder / self.release.files["npm"]
         run("npm", "install", "--offline", "--no-audit", "--no-fund", package, cwd=home, env=env)
         self.is_this("npm package", run("npx", "--offline", "xylem", "--version", cwd=home, env=env))
+        # As a user calls it, from a registry with this one package.
+        registry = self.clean("registry")
+        with self.served(registry) as url:
+            shutil.copy(package, registry)
+            stated = json.loads((home / "node_modules" / self.release.npm / "package.json").read_text())
+            stated["dist"] = {"tarball": f"{url}/{package.name}", "shasum": hashlib.sha1(package.read_bytes()).hexdigest()}
+            versions = {"name": self.release.npm, "dist-tags": {"latest": self.release.version}, "versions": {self.release.version: stated}}
+            (registry / self.release.npm).parent.mkdir()
+            (registry / self.release.npm).write_text(json.dumps(versions))
+            env |= {"npm_config_registry": url}
+            self.is_this(f"npx {self.release.npm}", run("npx", "--yes", self.release.npm, "--version", cwd=registry, env=env))
         # The folder of the package, packed by npm itself, has the same files.
         installed = home / "node_modules" / self.release.npm
         packed = json.loads(run("npm", "pack", "--json", "--dry-run", installed, cwd=home, env=env))
@@ -115,6 +127,10 @@ class Packages:
         run(venv / "bin/pip", "--disable-pip-version-check", "uninstall", "--yes", "xylem")
         if (venv / "bin/xylem").exists():
             raise SystemExit("packaging: pip uninstall leaves the command")
+        pip = [str(venv / "bin/pip"), "--quiet", "--disable-pip-version-check", "install", "uv"]
+        if subprocess.run(pip, capture_output=True, check=False).returncode != 0:
+            return say("uv can't be had, uvx was not run; SKIPPED")
+        self.is_this("uvx", run(venv / "bin/uvx", "--quiet", "--offline", "--no-cache", "--from", found[0], "xylem", "--version"))
 
     def apt(self) -> None:
         if os.getuid() != 0 or not have("mmdebstrap", "mmdebstrap"):
@@ -291,8 +307,13 @@ def main() -> None:
     release = manifests.described(manifests.ROOT, int(os.environ["SOURCE_DATE_EPOCH"]))
     with tempfile.TemporaryDirectory() as work:
         packages = Packages(release, pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(work).resolve())
-        for check in (packages.npm, packages.wheel, packages.script, packages.image, packages.aur, packages.parsed, packages.apt):
-            check()
+        packages.npm()
+        packages.wheel()
+        packages.script()
+        packages.image()
+        packages.aur()
+        packages.parsed()
+        packages.apt()
 
 
 if __name__ == "__main__":
