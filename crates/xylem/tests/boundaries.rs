@@ -19,6 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-link", &["xylem-hash", "xylem-congestion"]),
     ("xylem-carriers", &[]),
     ("xylem-reach", &["xylem-hash", "xylem-object", "xylem-link"]),
+    ("xylem-dht", &["xylem-hash", "xylem-congestion", "xylem-reach"]),
     ("xylem-mail", &["xylem-hash", "xylem-object", "xylem-link"]),
     ("xylem-store", &["xylem-hash", "xylem-tree"]),
     (
