@@ -37,8 +37,11 @@ const MAX_MISSED_POLLS: u8 = 1;
 const STARTS: usize = 16;
 /// Time for which an answer is awaited, if it is late for the search.
 const ANSWER_WITHIN: Duration = Duration::from_secs(4);
-/// Time after a failed entry in which no other is tried.
+/// Time after a failed entry in which no other is tried. Doubled after each, while the other family answers: a machine
+/// without IPv6 must not wait for it at each lookup.
 const ENTER_AGAIN: Duration = Duration::from_secs(2);
+/// Most doublings of it: some four minutes.
+const MAX_DOUBLINGS: u32 = 7;
 /// When a search goes on without an answer.
 const TIMEOUT: TimeoutLimits = TimeoutLimits {
     least: Duration::from_millis(250),
@@ -122,8 +125,9 @@ struct Family {
     observed: ObservedAddresses,
     /// The lookup that enters the network, while it lasts.
     entering: Option<LookupId>,
-    /// When an entry has failed.
+    /// When an entry has failed, and how many have in a row.
     failed_at: Option<Duration>,
+    failures: u32,
 }
 
 struct KnownTarget {
@@ -133,7 +137,7 @@ struct KnownTarget {
 
 /// A client of the DHT that answers no queries (BEP 43). It has no socket and no clock.
 ///
-/// After each call with an argument `now`, drain [`DhtClient::poll_transmit`] and then [`DhtClient::poll_event`], and
+/// After each call that changes it, drain [`DhtClient::poll_transmit`] and then [`DhtClient::poll_event`], and
 /// call [`DhtClient::handle_timeout`] at [`DhtClient::poll_timeout`]. `now` is the time since any epoch, and never
 /// decreases.
 ///
@@ -172,6 +176,7 @@ impl DhtClient {
             observed: ObservedAddresses::default(),
             entering: None,
             failed_at: None,
+            failures: 0,
         };
         let wanted = [(false, config.ipv4), (true, config.ipv6)];
         Self {
@@ -196,7 +201,7 @@ impl DhtClient {
         for family in &mut self.families {
             family.nodes.set_scope(self.scope);
             family.observed.clear();
-            family.failed_at = None;
+            (family.failed_at, family.failures) = (None, 0);
         }
     }
 
@@ -252,6 +257,9 @@ impl DhtClient {
     /// Takes a datagram that has arrived. Returns whether it is the answer to a query in progress: its transaction and
     /// its source are those of the query. Nothing else is ours, and it changes nothing.
     pub fn handle_datagram(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> bool {
+        if self.pending.is_empty() {
+            return false;
+        }
         let from = canonical(from);
         let Some(answer) = Answer::parse(datagram) else { return false };
         if self.pending.get(&answer.transaction).is_none_or(|query| query.to != from) {
@@ -411,9 +419,13 @@ impl DhtClient {
 
     /// Enters a family's network, if no node of it is known (or in any case) and it is not being entered.
     fn enter(&mut self, now: Duration, place: usize, in_any_case: bool) {
+        let other = self.families.iter().any(|family| family.nodes.len() > 0);
         let Some(family) = self.families.get(place) else { return };
         let (v6, scope) = (family.v6, self.scope);
-        let lately = family.failed_at.is_some_and(|at| now < at.saturating_add(ENTER_AGAIN));
+        let doublings =
+            if other { family.failures.saturating_sub(1).min(MAX_DOUBLINGS) } else { 0 };
+        let pause = ENTER_AGAIN.saturating_mul(1 << doublings);
+        let lately = family.failed_at.is_some_and(|at| now < at.saturating_add(pause));
         let known = family.nodes.len() > 0 && !in_any_case;
         let here: Vec<SocketAddr> =
             self.bootstrap.iter().copied().filter(|at| at.is_ipv6() == v6).collect();
@@ -501,7 +513,10 @@ impl DhtClient {
                 for family in &mut self.families {
                     if family.entering == Some(lookup.id) {
                         family.entering = None;
-                        family.failed_at = (lookup.answers() == 0).then_some(now);
+                        let failed = lookup.answers() == 0;
+                        family.failed_at = failed.then_some(now);
+                        family.failures =
+                            if failed { family.failures.saturating_add(1) } else { 0 };
                         let v6 = family.v6;
                         for waiting in &mut self.lookups {
                             let target = waiting.target;

@@ -1,42 +1,58 @@
-//! [`Dht`]: the BitTorrent mainline DHT (BEP 5, BEP 44), through `mainline`. It queries and announces there, and
-//! answers no queries: the node is only ever a client.
+//! [`Dht`]: the BitTorrent mainline DHT (BEP 5, BEP 44), by `xylem-dht` over two UDP sockets of its own, on one thread.
+//! It queries and announces there, and answers no queries: it is only ever a client.
 
-use std::net::{Ipv4Addr, SocketAddrV4};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
+use std::collections::VecDeque;
+use std::future::{Future as _, poll_fn};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs as _};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, Waker};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
-use mainline::{
-    DEFAULT_BOOTSTRAP_NODES, Id, MutableItem, RequestFilter, RequestSpecific, ServerSettings,
+use tokio::io::ReadBuf;
+use tokio::net::UdpSocket;
+use tokio::runtime::Builder;
+use xylem_dht::{
+    AnnouncedPort, AnnouncedPorts, DhtClient, DhtConfig, DhtError, DhtId, LookupEnd, LookupError,
+    LookupId, LookupKind, MutableItem,
 };
 use xylem_reach::names::{DHT_KEY_LEN, NewestRoot};
 
 use crate::{DiscoveryError, Wake};
 
-/// Most questions in progress; each has a thread.
+/// Most questions in progress, or ended and not polled yet.
 pub const MAX_QUESTIONS: usize = 8;
-/// Most addresses from one question.
-const MAX_PEERS: usize = 64;
-/// Most values of one item that are examined. Each node may send one, and so may many that lie.
-const MAX_VALUES: usize = 256;
-/// Most events that wait; beyond that, addresses are dropped.
+/// Most events that wait; beyond that, addresses and values are dropped.
 const MAX_WAITING: usize = 256;
 /// Most nodes remembered for the next start.
 const MAX_NODES: usize = 32;
-/// Time limit for a node's answer.
-const TIMEOUT: Duration = Duration::from_secs(1);
+/// Most of them that are IPv6 nodes.
+const MAX_NODES_V6: usize = 8;
+/// Longest datagram that is received whole.
+const MAX_DATAGRAM: usize = 4_096;
+/// Datagrams received between two looks at timers and questions.
+const MAX_RECEIVED: usize = 64;
+/// Longest sleep without a timer.
+const IDLE: Duration = Duration::from_secs(3_600);
+/// Where BitTorrent programs enter the DHT.
+const WELL_KNOWN: [&str; 4] = [
+    "router.bittorrent.com:6881",
+    "dht.transmissionbt.com:6881",
+    "dht.libtorrent.org:25401",
+    "relay.pkarr.org:6881",
+];
 
 /// How to enter the DHT.
 #[derive(Clone, Debug, Default)]
 pub struct DhtOptions {
-    /// First nodes, HOST:PORT. `None`: the library's own, if no remembered node answers.
+    /// First nodes, HOST:PORT. `None`: well-known ones, if no remembered node answers.
     pub bootstrap: Option<Vec<String>>,
     /// Nodes met in an earlier run ([`DhtEvent::Nodes`]).
-    pub remembered: Vec<SocketAddrV4>,
-    /// Address of its socket; `None`: all IPv4 addresses.
-    pub bind: Option<Ipv4Addr>,
+    pub remembered: Vec<SocketAddr>,
+    /// Address of its socket, which is then its only one; `None`: all IPv4 and all IPv6 addresses.
+    pub bind: Option<IpAddr>,
 }
 
 /// A query or announcement.
@@ -44,8 +60,8 @@ pub struct DhtOptions {
 pub enum DhtQuestion {
     /// Find the peers listed under this key.
     Find([u8; DHT_KEY_LEN]),
-    /// List us under this key, at this UDP port of the address that nodes see.
-    Announce([u8; DHT_KEY_LEN], u16),
+    /// List us under this key, at these UDP ports of the addresses that nodes see.
+    Announce([u8; DHT_KEY_LEN], ListenPorts),
     /// Find the newest root of a publisher's name.
     Newest {
         /// Ed25519 key.
@@ -57,6 +73,15 @@ pub enum DhtQuestion {
     Publish(SignedItem),
     /// List known nodes, for the next start.
     Nodes,
+}
+
+/// The UDP ports at which other peers reach us, by family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListenPorts {
+    /// Over IPv4: a router's, if it maps one.
+    pub v4: Option<u16>,
+    /// Over IPv6.
+    pub v6: Option<u16>,
 }
 
 /// An item of BEP 44 with its publisher's signature.
@@ -72,11 +97,26 @@ pub struct SignedItem {
     pub signature: [u8; 64],
 }
 
+/// Why a question has no result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DhtFailure {
+    /// The network gave none.
+    #[error(transparent)]
+    Lookup(#[from] LookupError),
+    /// The question cannot be put.
+    #[error(transparent)]
+    Refused(#[from] DhtError),
+    /// The system gives no UDP socket.
+    #[error("cannot open a UDP socket for the DHT: {0}")]
+    Socket(ErrorKind),
+}
+
 /// A result of a question.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DhtEvent {
     /// Addresses listed under the requested key. It is not proven that a peer is there.
-    Peers([u8; DHT_KEY_LEN], Vec<SocketAddrV4>),
+    Peers([u8; DHT_KEY_LEN], Vec<SocketAddr>),
     /// A value that the publisher has signed. Each is newer than those before it.
     Newest {
         /// Ed25519 key.
@@ -87,34 +127,49 @@ pub enum DhtEvent {
         newest: NewestRoot,
     },
     /// Nodes that have answered, 32 at most.
-    Nodes(Vec<SocketAddrV4>),
+    Nodes(Vec<SocketAddr>),
     /// A question has ended, with an error if it failed.
-    Done(DhtQuestion, Option<String>),
+    Done(DhtQuestion, Option<DhtFailure>),
 }
 
 /// A handle to the DHT. After it is dropped, no more queries are sent; nodes forget its announcements within the hour.
 pub struct Dht {
-    inside: Arc<DhtInner>,
-    events: Receiver<DhtEvent>,
+    options: DhtOptions,
+    seed: [u8; 32],
+    wake: Wake,
+    shared: Arc<Mutex<DhtShared>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct DhtInner {
-    options: DhtOptions,
-    node: Mutex<Option<mainline::Dht>>,
-    under_way: AtomicUsize,
-    events: SyncSender<DhtEvent>,
-    wake: Wake,
+/// What the handle and the thread share.
+#[derive(Default)]
+struct DhtShared {
+    questions: VecDeque<DhtQuestion>,
+    events: VecDeque<DhtEvent>,
+    /// Questions whose end was not polled yet.
+    under_way: usize,
+    stop: bool,
+    /// Wakes the thread.
+    waker: Option<Waker>,
+}
+
+impl DhtShared {
+    fn wake(&mut self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+fn locked(shared: &Mutex<DhtShared>) -> MutexGuard<'_, DhtShared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Dht {
-    /// Makes a handle. Nothing is sent before the first question.
-    pub fn new(options: DhtOptions, wake: Wake) -> Self {
-        let (events, taken) = sync_channel(MAX_WAITING);
-        let (node, under_way) = (Mutex::new(None), AtomicUsize::new(0));
-        Self {
-            inside: Arc::new(DhtInner { options, node, under_way, events, wake }),
-            events: taken,
-        }
+    /// Makes a handle. `seed`: 32 random bytes. Nothing is sent before the first question.
+    pub fn new(options: DhtOptions, seed: [u8; 32], wake: Wake) -> Self {
+        let (shared, thread) = (Arc::default(), Mutex::new(None));
+        Self { options, seed, wake, shared, thread }
     }
 
     /// Starts a question; [`DhtEvent::Done`] reports its end.
@@ -122,155 +177,307 @@ impl Dht {
     /// # Errors
     /// [`DiscoveryError::Busy`] while [`MAX_QUESTIONS`] are in progress; [`DiscoveryError::Thread`].
     pub fn ask(&self, question: DhtQuestion) -> Result<(), DiscoveryError> {
-        if self.inside.under_way.fetch_add(1, Ordering::Relaxed) >= MAX_QUESTIONS {
-            self.inside.under_way.fetch_sub(1, Ordering::Relaxed);
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if locked(&self.shared).under_way >= MAX_QUESTIONS {
             return Err(DiscoveryError::Busy);
         }
-        let guard = QuestionGuard(self.inside.clone());
-        let work = move || {
-            let failed = guard.0.work(&question).err();
-            // Block until there is room, as the end must be reported. An error means that the handle was dropped.
-            let _ = guard.0.events.send(DhtEvent::Done(question, failed));
-            (guard.0.wake)();
-        };
-        thread::Builder::new().name("xylem-dht".to_owned()).spawn(work)?;
+        if thread.is_none() {
+            let (options, shared) = (self.options.clone(), self.shared.clone());
+            let (seed, wake) = (self.seed, self.wake.clone());
+            let work = move || run(&options, seed, &shared, &wake);
+            *thread = Some(thread::Builder::new().name("xylem-dht".to_owned()).spawn(work)?);
+        }
+        let mut shared = locked(&self.shared);
+        shared.under_way += 1;
+        shared.questions.push_back(question);
+        shared.wake();
         Ok(())
     }
 
     /// The next event, if there is one.
     pub fn poll(&mut self) -> Option<DhtEvent> {
-        self.events.try_recv().ok()
+        let mut shared = locked(&self.shared);
+        let event = shared.events.pop_front()?;
+        if matches!(event, DhtEvent::Done(..)) {
+            shared.under_way = shared.under_way.saturating_sub(1);
+        }
+        Some(event)
     }
 }
 
-/// Counts a question as in progress until dropped, even if a library panics.
-struct QuestionGuard(Arc<DhtInner>);
-
-impl Drop for QuestionGuard {
+impl Drop for Dht {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        let mut shared = locked(&self.shared);
+        shared.stop = true;
+        shared.wake();
     }
 }
 
-#[expect(
-    deprecated,
-    reason = "the asynchronous calls would need crates and a runtime for what a thread does"
-)]
-impl DhtInner {
-    fn work(&self, question: &DhtQuestion) -> Result<(), String> {
-        let node = self.node(&self.options.remembered)?;
-        let stranded =
-            |node: &mainline::Dht, anything: bool| !anything && node.to_bootstrap().is_empty();
-        let mut alone = stranded(&node, self.send_to(&node, question)?);
-        if alone && self.options.bootstrap.is_none() && !self.options.remembered.is_empty() {
-            // None of the remembered nodes answers.
-            let old = self.node.lock().unwrap_or_else(PoisonError::into_inner).take();
-            drop(old);
-            let node = self.node(&[])?;
-            alone = stranded(&node, self.send_to(&node, question)?);
+/// The thread: until the handle is dropped.
+fn run(options: &DhtOptions, seed: [u8; 32], shared: &Mutex<DhtShared>, wake: &Wake) {
+    let runtime = match Builder::new_current_thread().enable_io().enable_time().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return refuse_all(shared, wake, error.kind()),
+    };
+    runtime.block_on(async {
+        match DhtSockets::bind(options.bind).await {
+            Ok(sockets) => DhtDriver::new(options, seed, sockets, shared, wake).run().await,
+            Err(error) => refuse_all(shared, wake, error.kind()),
         }
-        if alone { Err("no node of the DHT answers".to_owned()) } else { Ok(()) }
-    }
+    });
+}
 
-    /// Sends a question to the network. Returns whether there was any result.
-    fn send_to(&self, node: &mainline::Dht, question: &DhtQuestion) -> Result<bool, String> {
-        match question {
-            DhtQuestion::Find(key) => {
-                let mut known = Vec::new();
-                for mut fresh in node.get_peers(Id::from(*key)) {
-                    fresh.retain(|peer| !known.contains(peer));
-                    fresh.truncate(MAX_PEERS.saturating_sub(known.len()));
-                    known.extend_from_slice(&fresh);
-                    if !fresh.is_empty() {
-                        self.emit(DhtEvent::Peers(*key, fresh));
-                    }
-                    if known.len() >= MAX_PEERS {
-                        break;
-                    }
-                }
-                Ok(!known.is_empty())
-            }
-            DhtQuestion::Announce(key, port) => {
-                let told = node.announce_peer(Id::from(*key), Some(*port));
-                told.map(|_| true).map_err(|e| e.to_string())
-            }
-            DhtQuestion::Newest { publisher, salt } => {
-                let mut best: Option<NewestRoot> = None;
-                for item in node.get_mutable(publisher, Some(salt), None).take(MAX_VALUES) {
-                    // The library has checked the signature, with this key and salt.
-                    let Some(newest) = NewestRoot::decode(item.seq(), item.value()) else {
-                        continue;
-                    };
-                    if best.is_none_or(|best| best.version < newest.version) {
-                        best = Some(newest);
-                        let (publisher, salt) = (*publisher, *salt);
-                        self.emit(DhtEvent::Newest { publisher, salt, newest });
-                    }
-                }
-                Ok(best.is_some())
-            }
-            DhtQuestion::Publish(item) => {
-                let SignedItem { publisher, salt, newest, signature } = item;
-                let seq = i64::try_from(newest.version).map_err(|e| e.to_string())?;
-                let value = newest.encode();
-                let item = MutableItem::new_signed_unchecked(
-                    *publisher,
-                    *signature,
-                    &value,
-                    seq,
-                    Some(salt),
-                );
-                node.put_mutable(item, None).map(|_| true).map_err(|e| e.to_string())
-            }
-            DhtQuestion::Nodes => {
-                let nodes = node.to_bootstrap();
-                let nodes = nodes.iter().filter_map(|node| node.parse().ok()).take(MAX_NODES);
-                self.emit(DhtEvent::Nodes(nodes.collect()));
-                Ok(true)
-            }
+/// Ends all questions, these and later ones, with an error of the system.
+fn refuse_all(shared: &Mutex<DhtShared>, wake: &Wake, error: ErrorKind) {
+    let waits = || {
+        let mut shared = locked(shared);
+        while let Some(question) = shared.questions.pop_front() {
+            let failed = Some(DhtFailure::Socket(error));
+            shared.events.push_back(DhtEvent::Done(question, failed));
+        }
+        !shared.stop
+    };
+    while waits() {
+        wake();
+        thread::park_timeout(Duration::from_millis(200));
+    }
+}
+
+/// The sockets of both families, as far as the system has them.
+struct DhtSockets {
+    v4: Option<UdpSocket>,
+    v6: Option<UdpSocket>,
+}
+
+impl DhtSockets {
+    async fn bind(bind: Option<IpAddr>) -> io::Result<Self> {
+        if let Some(ip) = bind {
+            let socket = Some(UdpSocket::bind((ip, 0)).await?);
+            let none = None;
+            return Ok(match ip {
+                IpAddr::V4(_) => Self { v4: socket, v6: none },
+                IpAddr::V6(_) => Self { v4: none, v6: socket },
+            });
+        }
+        let v4 = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await;
+        let v6 = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).await.ok();
+        match (v4, v6) {
+            (Err(error), None) => Err(error),
+            (v4, v6) => Ok(Self { v4: v4.ok(), v6 }),
         }
     }
 
-    /// The node. It is made at the first question, as host names of first nodes have to be resolved.
-    fn node(&self, remembered: &[SocketAddrV4]) -> Result<mainline::Dht, String> {
-        let mut node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(node) = &*node {
-            return Ok(node.clone());
-        }
-        let mut begin: Vec<String> =
-            remembered.iter().take(MAX_NODES).map(SocketAddrV4::to_string).collect();
-        match &self.options.bootstrap {
-            Some(named) => begin.extend_from_slice(named),
-            None if begin.is_empty() => {
-                begin.extend(DEFAULT_BOOTSTRAP_NODES.map(str::to_owned));
-            }
+    fn of(&self, to: SocketAddr) -> Option<&UdpSocket> {
+        if to.is_ipv4() { self.v4.as_ref() } else { self.v6.as_ref() }
+    }
+}
+
+struct ActiveQuestion {
+    id: LookupId,
+    question: DhtQuestion,
+    newest: Option<NewestRoot>,
+}
+
+struct DhtDriver<'a> {
+    client: DhtClient,
+    sockets: DhtSockets,
+    epoch: Instant,
+    active: Vec<ActiveQuestion>,
+    /// Whether the well-known nodes are still to be tried, if no other answers.
+    has_more: bool,
+    shared: &'a Mutex<DhtShared>,
+    wake: &'a Wake,
+}
+
+impl<'a> DhtDriver<'a> {
+    fn new(
+        options: &DhtOptions,
+        seed: [u8; 32],
+        sockets: DhtSockets,
+        shared: &'a Mutex<DhtShared>,
+        wake: &'a Wake,
+    ) -> Self {
+        let mut bootstrap: Vec<_> = options.remembered.iter().take(MAX_NODES).copied().collect();
+        let has_more = options.bootstrap.is_none() && !bootstrap.is_empty();
+        match &options.bootstrap {
+            Some(named) => bootstrap.extend(resolve(named.iter().map(String::as_str))),
+            None if bootstrap.is_empty() => bootstrap.extend(resolve(WELL_KNOWN)),
             None => {}
         }
-        let server = ServerSettings { filter: Box::new(AnswerNobody), ..ServerSettings::default() };
-        let mut builder = mainline::Dht::builder();
-        builder.port(0).bootstrap(&begin).request_timeout(TIMEOUT).server_settings(server);
-        if let Some(bind) = self.options.bind {
-            builder.bind_address(bind);
+        let (ipv4, ipv6) = (sockets.v4.is_some(), sockets.v6.is_some());
+        let client = DhtClient::new(DhtConfig { bootstrap, ipv4, ipv6 }, seed);
+        let (epoch, active) = (Instant::now(), Vec::new());
+        Self { client, sockets, epoch, active, has_more, shared, wake }
+    }
+
+    async fn run(mut self) {
+        let mut buffer = vec![0; MAX_DATAGRAM];
+        loop {
+            loop {
+                let next = {
+                    let mut shared = locked(self.shared);
+                    if shared.stop {
+                        return;
+                    }
+                    shared.questions.pop_front()
+                };
+                let Some(question) = next else { break };
+                self.put(question);
+            }
+            self.send();
+            while let Some(event) = self.client.poll_event() {
+                self.handle_event(event);
+            }
+            if self.client.poll_timeout().is_some_and(|due| due <= self.epoch.elapsed()) {
+                continue;
+            }
+            self.wait(&mut buffer).await;
         }
-        let made = builder.build().map_err(|e| e.to_string())?;
-        *node = Some(made.clone());
-        Ok(made)
+    }
+
+    fn put(&mut self, question: DhtQuestion) {
+        match self.begin(&question) {
+            Ok(Some(id)) => self.active.push(ActiveQuestion { id, question, newest: None }),
+            Ok(None) => self.finish(question, None),
+            Err(refused) => self.finish(question, Some(refused.into())),
+        }
+    }
+
+    /// Begins the lookup of a question; `None`: it was answered at once.
+    fn begin(&mut self, question: &DhtQuestion) -> Result<Option<LookupId>, DhtError> {
+        let kind = match question {
+            DhtQuestion::Find(key) => LookupKind::Peers(DhtId(*key)),
+            DhtQuestion::Announce(key, ports) => {
+                let (v4, v6) =
+                    (ports.v4.map(AnnouncedPort::Port), ports.v6.map(AnnouncedPort::Port));
+                LookupKind::Announce(DhtId(*key), AnnouncedPorts { v4, v6 })
+            }
+            DhtQuestion::Newest { publisher, salt } => {
+                LookupKind::Item { key: *publisher, salt: salt.to_vec() }
+            }
+            DhtQuestion::Publish(item) => {
+                let seq = i64::try_from(item.newest.version).map_err(|_| DhtError::OutOfRange)?;
+                let item = MutableItem {
+                    key: item.publisher,
+                    salt: item.salt.to_vec(),
+                    seq,
+                    value: item.newest.encode().to_vec(),
+                    signature: item.signature,
+                };
+                LookupKind::Put(item, None)
+            }
+            DhtQuestion::Nodes => {
+                let (mut nodes, mut v4): (Vec<_>, Vec<_>) =
+                    self.client.known_nodes(MAX_NODES).into_iter().partition(SocketAddr::is_ipv6);
+                nodes.truncate(MAX_NODES_V6);
+                v4.truncate(MAX_NODES - nodes.len());
+                nodes.extend(v4);
+                self.emit(DhtEvent::Nodes(nodes));
+                return Ok(None);
+            }
+        };
+        self.client.lookup(self.epoch.elapsed(), kind).map(Some)
+    }
+
+    fn send(&mut self) {
+        while let Some(transmit) = self.client.poll_transmit(self.epoch.elapsed()) {
+            let socket = self.sockets.of(transmit.to);
+            let sent = socket.map(|socket| socket.try_send_to(&transmit.bytes, transmit.to));
+            match sent {
+                // A full queue loses the datagram, as the network may.
+                Some(Ok(_)) => {}
+                Some(Err(error)) if error.kind() == ErrorKind::WouldBlock => {}
+                Some(Err(_)) | None => {
+                    self.client.handle_unreachable(self.epoch.elapsed(), transmit.to);
+                }
+            }
+        }
+    }
+
+    /// Receives datagrams, until a timer is due or the handle wants something.
+    async fn wait(&mut self, buffer: &mut [u8]) {
+        let now = self.epoch.elapsed();
+        let due = self.client.poll_timeout().map_or(IDLE, |due| due.saturating_sub(now));
+        let mut sleep = pin!(tokio::time::sleep(due));
+        poll_fn(|cx| {
+            {
+                let mut shared = locked(self.shared);
+                if shared.stop || !shared.questions.is_empty() {
+                    return Poll::Ready(());
+                }
+                shared.waker = Some(cx.waker().clone());
+            }
+            let mut received = 0;
+            for socket in [&self.sockets.v4, &self.sockets.v6].into_iter().flatten() {
+                while received < MAX_RECEIVED {
+                    let mut into = ReadBuf::new(buffer);
+                    let Poll::Ready(came) = socket.poll_recv_from(cx, &mut into) else { break };
+                    received += 1;
+                    // Errors are those of datagrams sent before: Windows reports closed ports.
+                    if let Ok(from) = came {
+                        self.client.handle_datagram(self.epoch.elapsed(), from, into.filled());
+                    }
+                }
+            }
+            if received > 0 { Poll::Ready(()) } else { sleep.as_mut().poll(cx) }
+        })
+        .await;
+    }
+
+    fn handle_event(&mut self, event: xylem_dht::DhtEvent) {
+        match event {
+            xylem_dht::DhtEvent::Peers(id, peers) => {
+                if let Some(DhtQuestion::Find(key)) = self.question(id).map(|a| &a.question) {
+                    let key = *key;
+                    self.emit(DhtEvent::Peers(key, peers));
+                }
+            }
+            xylem_dht::DhtEvent::Item(id, item) => {
+                let Some(newest) = NewestRoot::decode(item.seq, &item.value) else { return };
+                let Some(active) = self.question(id) else { return };
+                let DhtQuestion::Newest { publisher, salt } = active.question else { return };
+                if active.newest.is_none_or(|known| known.version < newest.version) {
+                    active.newest = Some(newest);
+                    self.emit(DhtEvent::Newest { publisher, salt, newest });
+                }
+            }
+            xylem_dht::DhtEvent::Done(id, end) => self.handle_end(id, end),
+            _ => {}
+        }
+    }
+
+    fn question(&mut self, id: LookupId) -> Option<&mut ActiveQuestion> {
+        self.active.iter_mut().find(|active| active.id == id)
+    }
+
+    fn handle_end(&mut self, id: LookupId, end: LookupEnd) {
+        let Some(place) = self.active.iter().position(|active| active.id == id) else { return };
+        let question = self.active.swap_remove(place).question;
+        let error = end.error;
+        if error == Some(LookupError::NoNode) && std::mem::take(&mut self.has_more) {
+            // None of the remembered nodes answers.
+            self.client.set_bootstrap(resolve(WELL_KNOWN).collect());
+            return self.put(question);
+        }
+        self.finish(question, error.map(DhtFailure::from));
+    }
+
+    fn finish(&self, question: DhtQuestion, failed: Option<DhtFailure>) {
+        locked(self.shared).events.push_back(DhtEvent::Done(question, failed));
+        (self.wake)();
     }
 
     fn emit(&self, event: DhtEvent) {
-        let sent = self.events.try_send(event);
-        if sent.is_ok() {
+        let mut shared = locked(self.shared);
+        if shared.events.len() < MAX_WAITING {
+            shared.events.push_back(event);
+            drop(shared);
             (self.wake)();
         }
     }
 }
 
-/// Leaves strangers' queries unanswered: no packet to us makes us send more.
-#[derive(Clone, Debug)]
-struct AnswerNobody;
-
-impl RequestFilter for AnswerNobody {
-    fn allow_request(&self, _: &RequestSpecific, _: SocketAddrV4) -> bool {
-        false
-    }
+/// The addresses of names, both families; those that cannot be resolved are skipped. It waits for the resolver.
+fn resolve<'a>(names: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = SocketAddr> {
+    names.into_iter().filter_map(|name| name.to_socket_addrs().ok()).flatten()
 }

@@ -1,12 +1,12 @@
 //! Finds peers through services that others run: [`Lan`] (mDNS), [`Dht`] (the BitTorrent mainline DHT), [`PortMap`]
 //! (routers that map ports, by PCP, NAT-PMP and UPnP).
 //!
-//! Other libraries do the work, on threads of their own. Their results wait in a bounded channel; [`Wake`] is called
-//! when one arrives. No call here waits for a network, except that dropping a handle withdraws its announcements and
+//! Other libraries do the work, on threads of their own; the DHT is our own crate `xylem-dht`, around which [`Dht`] has
+//! sockets and a thread. Results wait in a bounded channel; [`Wake`] is called when one arrives. No call here waits for a network, except that dropping a handle withdraws its announcements and
 //! waits for that, a second at most. No result is trusted: addresses are only dialled, and a peer there has to prove a
 //! key or the content (docs/spec/reach.md).
 //!
-//! There is no clock: the caller decides when to ask again.
+//! The caller decides when to ask again.
 
 mod dht;
 mod gateway;
@@ -16,7 +16,9 @@ mod portmap;
 
 use std::sync::Arc;
 
-pub use dht::{Dht, DhtEvent, DhtOptions, DhtQuestion, MAX_QUESTIONS, SignedItem};
+pub use dht::{
+    Dht, DhtEvent, DhtFailure, DhtOptions, DhtQuestion, ListenPorts, MAX_QUESTIONS, SignedItem,
+};
 pub use gateway::default_gateway;
 pub use lan::{Lan, LanFound};
 pub use nodes::{is_local, keep_nodes, known_nodes};

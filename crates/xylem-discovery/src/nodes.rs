@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::Read as _;
-use std::net::SocketAddrV4;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use crate::DhtOptions;
 
-/// Most bytes of the file that are used. 32 nodes take a fifth of it.
+/// Most bytes of the file that are used. 32 nodes take half of it at most.
 const MAX_FILE: u64 = 4096;
 
 /// Options to enter the DHT with this store's nodes; `bootstrap` as in [`DhtOptions`].
@@ -23,13 +23,13 @@ pub fn known_nodes(store: &Path, bootstrap: Option<Vec<String>>) -> DhtOptions {
 
 /// Whether all first nodes are on this machine. This is a test network, in which loopback addresses may be dialled.
 pub fn is_local(options: &DhtOptions) -> bool {
-    let named = options.bootstrap.iter().flatten().map(|node| node.parse::<SocketAddrV4>().ok());
+    let named = options.bootstrap.iter().flatten().map(|node| node.parse::<SocketAddr>().ok());
     let mut all = named.chain(options.remembered.iter().copied().map(Some)).peekable();
     all.peek().is_some() && all.all(|node| node.is_some_and(|node| node.ip().is_loopback()))
 }
 
 /// Saves nodes for the next run. A failure only slows the next start.
-pub fn keep_nodes(store: &Path, nodes: &[SocketAddrV4]) {
+pub fn keep_nodes(store: &Path, nodes: &[SocketAddr]) {
     if nodes.is_empty() {
         return;
     }
@@ -50,10 +50,10 @@ mod tests {
     #[test]
     fn nodes_are_saved_and_invalid_lines_skipped() {
         let dir = tempfile::tempdir().unwrap();
-        let nodes = ["192.0.2.1:6881".parse().unwrap(), "192.0.2.2:1".parse().unwrap()];
+        let nodes = ["192.0.2.1:6881", "[2001:db8::1]:1"].map(|at| at.parse().unwrap());
         keep_nodes(dir.path(), &nodes);
         assert_eq!(known_nodes(dir.path(), None).remembered, nodes);
-        fs::write(dir.path().join("dht/nodes"), b"\xff\n192.0.2.1:6881\nnobody:1\n[::1]:5\n")
+        fs::write(dir.path().join("dht/nodes"), b"\xff\n192.0.2.1:6881\nnobody:1\n[::1]\n")
             .unwrap();
         assert_eq!(known_nodes(dir.path(), None).remembered, nodes[..1]);
         // As large as a file can be, and nearly all of it a hole: what is read of it has a limit.

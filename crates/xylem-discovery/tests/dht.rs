@@ -1,18 +1,22 @@
 //! The mainline DHT with local nodes on loopback. Announcements are found, also after half of the nodes are gone, among
 //! nodes that answer wrongly, and without any fixed first node.
 
-use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use mainline::{MutableItem, SigningKey, Testnet};
-use xylem_discovery::{Dht, DhtEvent, DhtOptions, DhtQuestion, MAX_QUESTIONS, SignedItem, Wake};
+use xylem_discovery::{
+    Dht, DhtEvent, DhtFailure, DhtOptions, DhtQuestion, ListenPorts, MAX_QUESTIONS, SignedItem,
+    Wake,
+};
 use xylem_hash::Hash;
 use xylem_object::PublisherKey;
 use xylem_reach::names::{NewestRoot, dht_key, item_salt};
 
+const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const DEADLINE: Duration = Duration::from_secs(60);
 
 fn testnet(nodes: usize) -> Testnet {
@@ -23,17 +27,23 @@ fn quiet() -> Wake {
     Arc::new(|| {})
 }
 
+/// Of a client; none has the seed of another.
+fn seed() -> [u8; 32] {
+    static MADE: AtomicU8 = AtomicU8::new(0);
+    [MADE.fetch_add(1, Ordering::Relaxed); 32]
+}
+
 fn client(bootstrap: &[String]) -> Dht {
     let options = DhtOptions {
         bootstrap: Some(bootstrap.to_vec()),
         remembered: Vec::new(),
-        bind: Some(Ipv4Addr::LOCALHOST),
+        bind: Some(LOCALHOST),
     };
-    Dht::new(options, quiet())
+    Dht::new(options, seed(), quiet())
 }
 
 /// All events of a question, until it has ended.
-fn put(dht: &mut Dht, question: DhtQuestion) -> (Vec<DhtEvent>, Option<String>) {
+fn put(dht: &mut Dht, question: DhtQuestion) -> (Vec<DhtEvent>, Option<DhtFailure>) {
     dht.ask(question.clone()).expect("there is room");
     let (mut all, end) = (Vec::new(), Instant::now() + DEADLINE);
     loop {
@@ -47,7 +57,8 @@ fn put(dht: &mut Dht, question: DhtQuestion) -> (Vec<DhtEvent>, Option<String>) 
 }
 
 fn announce(dht: &mut Dht, root: &Hash, port: u16) {
-    let (_, failed) = put(dht, DhtQuestion::Announce(dht_key(root), port));
+    let ports = ListenPorts { v4: Some(port), v6: None };
+    let (_, failed) = put(dht, DhtQuestion::Announce(dht_key(root), ports));
     assert_eq!(failed, None);
 }
 
@@ -55,7 +66,7 @@ fn announce(dht: &mut Dht, root: &Hash, port: u16) {
 fn finds(dht: &mut Dht, root: &Hash, port: u16) -> bool {
     let key = dht_key(root);
     let (found, _) = put(dht, DhtQuestion::Find(key));
-    let there = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    let there = SocketAddr::new(LOCALHOST, port);
     found.iter().any(
         |event| matches!(event, DhtEvent::Peers(k, peers) if *k == key && peers.contains(&there)),
     )
@@ -171,16 +182,16 @@ fn a_cold_start_needs_no_fixed_node() {
     let (events, _) = put(&mut first, DhtQuestion::Nodes);
     let Some(DhtEvent::Nodes(remembered)) = events.first() else { panic!("{events:?}") };
     assert!((2..=32).contains(&remembered.len()), "{remembered:?}");
-    let begin = |remembered: &[SocketAddrV4], named: &[String]| {
+    let begin = |remembered: &[SocketAddr], named: &[String]| {
         let bootstrap = Some(named.to_vec());
-        let bind = Some(Ipv4Addr::LOCALHOST);
-        Dht::new(DhtOptions { bootstrap, remembered: remembered.to_vec(), bind }, quiet())
+        let bind = Some(LOCALHOST);
+        Dht::new(DhtOptions { bootstrap, remembered: remembered.to_vec(), bind }, seed(), quiet())
     };
     assert!(finds(&mut begin(remembered, &[]), &root(1), 4001));
-    let gone: Vec<SocketAddrV4> = (0..5)
+    let gone: Vec<SocketAddr> = (0..5)
         .map(|_| {
             let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
-            socket.local_addr().unwrap().to_string().parse().unwrap()
+            socket.local_addr().unwrap()
         })
         .collect();
     assert!(finds(&mut begin(&gone, &net.bootstrap[..1]), &root(1), 4001));

@@ -56,7 +56,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("xylem-sockets", &["xylem-packet", "xylem-mgmt", "xylem-link", "xylem-carriers"]),
-    ("xylem-discovery", &["xylem-hash", "xylem-object", "xylem-reach"]),
+    ("xylem-discovery", &["xylem-hash", "xylem-object", "xylem-reach", "xylem-dht"]),
     ("xylem-bucket", &["xylem-hash", "xylem-object", "xylem-store"]),
     (
         "xylem-engine",
@@ -127,11 +127,12 @@ const EDGE_ONLY: &[&str] = &[
 /// clock.
 const THREADS: &[&str] = &["xylem-library"];
 
-/// Crates with sockets: the sockets themselves, which wait for nothing, and the loop, which waits.
-const SOCKETS: &[&str] = &["xylem-sockets", "xylem-engine"];
+/// Crates with sockets: the sockets themselves, which wait for nothing, the loop, which waits, and those of the DHT, on a
+/// thread of their own.
+const SOCKETS: &[&str] = &["xylem-sockets", "xylem-engine", "xylem-discovery"];
 
-/// The crate that reads clocks: the loop, which passes the time to all others.
-const CLOCK: &[&str] = &["xylem-engine"];
+/// Crates that read clocks: the loop, which passes the time to all others, and the thread of the DHT.
+const CLOCK: &[&str] = &["xylem-engine", "xylem-discovery"];
 
 /// Edges, like the node and the command: each waits for a socket of its own.
 const EDGE: &[&str] = &["xylem-app", "xylem-reader"];

@@ -74,7 +74,7 @@ fn nothing_is_claimed_that_is_not_there() {
     const CLAIMS: [(&str, &[&str]); 5] = [
         ("AF_XDP", &["xsk-rs", "xdp", "aya"]),
         ("io_uring", &["io-uring", "rustix-uring", "tokio-uring"]),
-        ("DHT", &["mainline"]),
+        ("DHT", &["xylem-dht"]),
         ("WebRTC", &["str0m", "webrtc"]),
         ("QUIC connection", &["quinn-proto", "quinn"]),
     ];

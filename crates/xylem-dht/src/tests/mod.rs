@@ -179,6 +179,22 @@ fn ipv6_nodes_are_a_network_of_their_own() {
     assert!(world.clients[seeks].dht.observed(true)[0].at.is_ipv6());
 }
 
+/// The IPv6 network is silent: later lookups of IPv4 nodes do not wait for it each time.
+#[test]
+fn a_silent_family_delays_few_lookups() {
+    let mut world = World::new(300, 0, false, 450);
+    let silent: SocketAddr = "[2a00::1]:6881".parse().unwrap();
+    let bootstrap = [world.bootstrap(), vec![silent]].concat();
+    let config = DhtConfig { bootstrap, ipv4: true, ipv6: true };
+    let seeks = world.add(DhtClient::new(config, [1; 32]), "31.0.0.1", Mapping::Cone);
+    for n in 0..100 {
+        let (_, end) = look(&mut world, seeks, LookupKind::Peers(DhtId([n; 20])));
+        assert!(end.error.is_none() && end.answered >= 8, "{end:?}");
+        world.pass(Duration::from_secs(2));
+    }
+    assert!(world.sent[&silent] <= 16, "{} datagrams", world.sent[&silent]);
+}
+
 /// A second lookup starts from nodes that answered, not from the addresses of the entry.
 #[test]
 fn later_lookups_start_warm() {

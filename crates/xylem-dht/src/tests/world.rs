@@ -276,7 +276,7 @@ impl World {
         put_bytes(&mut body, &id.0);
         if kind == NodeKind::Forges && name == b"get" {
             body.extend_from_slice(b"1:k");
-            // The liar knows the key that is looked for: it is told to it by others.
+            // The liar learns the key that is looked for from others.
             put_bytes(&mut body, &super::publisher().verifying_key().to_bytes());
         }
         body.extend_from_slice(if from.is_ipv6() { b"6:nodes6" } else { b"5:nodes" });

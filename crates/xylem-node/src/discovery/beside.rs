@@ -9,8 +9,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xylem_discovery::{
-    Dht, DhtEvent, DhtQuestion, Lan, MapEvent, PortMap, PortMapOptions, RouterMapping, SignedItem,
-    default_gateway, keep_nodes, known_nodes,
+    Dht, DhtEvent, DhtQuestion, Lan, ListenPorts, MapEvent, PortMap, PortMapOptions, RouterMapping,
+    SignedItem, default_gateway, keep_nodes, known_nodes,
 };
 use xylem_hash::Hash;
 use xylem_library::keys;
@@ -61,6 +61,8 @@ pub(crate) struct ShareAnnouncer {
     store: PathBuf,
     /// The port that other peers can reach. `None`: only this machine's programs can.
     port: Option<u16>,
+    /// The ports to announce in the DHT, if the router maps none.
+    dht_ports: ListenPorts,
     lan: Option<Lan>,
     day: u64,
     looked: Duration,
@@ -98,14 +100,22 @@ impl ShareAnnouncer {
         let reached = listen.iter().find(|at| !at.ip().is_loopback());
         let port = reached.map(SocketAddr::port);
         let on_loopback = listen.first().map(SocketAddr::port);
-        let dht = options
-            .public
-            .as_ref()
-            .map(|start| Dht::new(known_nodes(store, start.bootstrap.clone()), Arc::new(|| {})));
+        // A listener on loopback is reached by this machine's programs alone, as in a network of nodes for tests.
+        let of_family = |v6| {
+            let listens = |at: &&SocketAddr| at.is_ipv6() == v6;
+            let counts = |at: &&SocketAddr| reached.is_none() || !at.ip().is_loopback();
+            listen.iter().filter(listens).find(counts).map(SocketAddr::port)
+        };
+        let dht_ports = ListenPorts { v4: of_family(false), v6: of_family(true) };
+        let dht = options.public.as_ref().and_then(|start| {
+            let start = known_nodes(store, start.bootstrap.clone());
+            Some(Dht::new(start, keys::random().ok()?, Arc::new(|| {})))
+        });
         let mut made = Self {
             options: options.clone(),
             store: store.to_path_buf(),
             port: port.or(on_loopback.filter(|_| dht.is_some())),
+            dht_ports,
             lan: None,
             day: today(),
             looked: Duration::ZERO,
@@ -286,15 +296,16 @@ impl ShareAnnouncer {
     }
 
     fn ask_dht(&mut self, now: Duration) {
-        let (Some(dht), Some(port)) = (&self.dht, self.port) else { return };
-        let port = self.mapped.map_or(port, |mapped| mapped.external.port());
+        let Some(dht) = self.dht.as_ref().filter(|_| self.port.is_some()) else { return };
+        let mut ports = self.dht_ports;
+        ports.v4 = self.mapped.map(|mapped| mapped.external.port()).or(ports.v4);
         for shared in self.shared.values_mut() {
             let Some(public) = shared.public.as_mut().filter(|public| now >= public.due) else {
                 continue;
             };
             public.due = now + AGAIN;
             let item = public.item.clone().map(DhtQuestion::Publish);
-            let told = dht.ask(DhtQuestion::Announce(dht_key(&shared.root), port));
+            let told = dht.ask(DhtQuestion::Announce(dht_key(&shared.root), ports));
             let told = told.and_then(|()| item.map_or(Ok(()), |item| dht.ask(item)));
             if told.is_err() {
                 public.due = now + RETRY;

@@ -85,7 +85,7 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
     let mut search = PublicSearch {
         options,
         near: is_local(&start),
-        dht: Dht::new(start, Arc::new(|| {})),
+        dht: Dht::new(start, keys::random()?, Arc::new(|| {})),
         root: None,
         newest: None,
         asks_at: Some(Duration::ZERO),
@@ -159,7 +159,7 @@ impl PublicSearch<'_> {
     fn handle_dht_event(&mut self, now: Duration, event: DhtEvent) {
         match event {
             DhtEvent::Peers(_, peers) => {
-                for address in peers.into_iter().map(SocketAddr::from) {
+                for address in peers {
                     let dialled = self.dialled.values().any(|dialled| dialled.address == address);
                     let room = self.known.len() < MAX_DIALLED && !dialled;
                     if room && may_be_dialled(&address, self.near) && self.known.insert(address) {
@@ -171,7 +171,7 @@ impl PublicSearch<'_> {
                     let _ = self.dht.ask(DhtQuestion::Nodes);
                 }
             }
-            // The library reports each value only if it is newer than the last.
+            // Each value is newer than those before it.
             DhtEvent::Newest { newest, .. } if self.root.is_none() => {
                 let until = self.newest.map_or(now + NEWER_VALUE_WAIT, |(_, until)| until);
                 self.newest = Some((newest.root, until));
