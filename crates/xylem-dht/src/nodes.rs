@@ -1,5 +1,6 @@
 //! [`NodeCache`]: nodes of one family that have answered, so that later lookups start warm.
 
+use core::cmp::Reverse;
 use core::net::SocketAddr;
 
 use crate::address::{AddressScope, Host};
@@ -70,7 +71,7 @@ impl NodeCache {
         } else if bucket.len() < BUCKET_NODES {
             bucket.push(node);
         } else if let Some(worst) =
-            bucket.iter_mut().max_by_key(|known| (known.failures, u64::MAX - known.answered))
+            bucket.iter_mut().max_by_key(|known| (known.failures, Reverse(known.answered)))
         {
             // Newcomers may be many and of one attacker: unless their ids are bound to their addresses, they replace
             // only a node that has failed or has such an id itself.
@@ -103,7 +104,7 @@ impl NodeCache {
     /// The nodes that have answered last.
     pub(crate) fn latest(&self, most: usize) -> Vec<SocketAddr> {
         let mut nodes: Vec<_> = self.all().collect();
-        nodes.sort_by_key(|node| (node.failures, u64::MAX - node.answered));
+        nodes.sort_by_key(|node| (node.failures, Reverse(node.answered)));
         nodes.into_iter().take(most).map(|node| node.at).collect()
     }
 }

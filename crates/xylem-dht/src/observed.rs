@@ -1,5 +1,6 @@
 //! [`ObservedAddresses`]: our own addresses as nodes report them (`ip` of BEP 42).
 
+use core::cmp::Reverse;
 use core::net::SocketAddr;
 use std::collections::VecDeque;
 
@@ -48,7 +49,7 @@ impl ObservedAddresses {
                 None => list.push(ObservedAddress { at: *at, nodes: 1 }),
             }
         }
-        list.sort_by_key(|seen| (usize::MAX - seen.nodes, seen.at));
+        list.sort_by_key(|seen| (Reverse(seen.nodes), seen.at));
         list
     }
 
