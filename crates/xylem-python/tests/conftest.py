@@ -4,6 +4,7 @@ import json
 import os
 import random
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,11 @@ os.environ.pop("XYLEM_STORE", None)
 def noise(size: int, seed: int) -> bytes:
     """Return incompressible bytes, the same each time."""
     return random.Random(seed).randbytes(size)
+
+
+def threads() -> int:
+    """Number of threads of this process, with those of Rust."""
+    return len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
 
 
 class Command:

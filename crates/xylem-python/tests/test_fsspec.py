@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import inspect
 import multiprocessing
 import os
 import pickle
@@ -18,7 +19,7 @@ import fsspec  # type: ignore[import-untyped]
 import pytest
 import xylem
 import xylem.fsspec
-from conftest import World, noise
+from conftest import World, noise, threads
 from fsspec.implementations.asyn_wrapper import (  # type: ignore[import-untyped]
     AsyncFileSystemWrapper,
 )
@@ -118,7 +119,7 @@ def test_a_directory_is_listed_and_found(world: World, folder: Path) -> None:
     ticket = world.share(folder).ticket
     fs = XylemFileSystem(store=world.store)
     top = ticket.removeprefix("xylem:")
-    for root in (ticket, top, f"xylem://{top}", f"xylem://{ticket}/", f"xylem://{top.upper()}"):
+    for root in (ticket, top, f"xylem://{top}", f"xylem://{ticket}//", f"xylem://{top.upper()}"):
         assert fs.ls(root, detail=False) == [f"{top}/{name}" for name in ("a.txt", "empty", "sub")]
     assert fs.ls(f"{top}/sub") == [
         {"name": f"{top}/sub/deep", "size": 0, "type": "directory"},
@@ -136,6 +137,7 @@ def test_a_directory_is_listed_and_found(world: World, folder: Path) -> None:
     assert fs.du(ticket) == 3_000_001 + 4 + 2 + 3
     assert fs.exists(url(ticket, "sub")) and fs.isdir(ticket) and fs.isfile(f"{top}/empty")
     assert not fs.exists(url(ticket, "nothing")) and not fs.isfile(ticket)
+    assert fs.cat(f"xylem://{top}//a.txt") == b"a\nb\n" == fs.cat(f"{top}/a.txt")
     assert fs.modified(f"{top}/a.txt") == fs.modified(ticket)
     assert fs.unstrip_protocol(f"{top}/a.txt") == url(ticket, "a.txt") == f"xylem://{top}/a.txt"
     for absent in ("nothing", "a.txt/below", "sub/deep/nothing", "su"):
@@ -147,6 +149,16 @@ def test_a_directory_is_listed_and_found(world: World, folder: Path) -> None:
         with pytest.raises(IsADirectoryError) as refused:
             call(f"{top}/sub")
         assert top not in str(refused.value)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are text on this system")
+def test_names_that_are_not_unicode_are_read(world: World) -> None:
+    name = os.fsdecode(b"\xff.txt")
+    world.file(f"folder/{name}", b"x")
+    ticket = world.share(world.at / "folder").ticket
+    fs = XylemFileSystem(store=world.store)
+    [found] = fs.find(ticket)
+    assert found == f"{ticket.removeprefix('xylem:')}/{name}" and fs.cat(found) == b"x"
 
 
 def test_a_single_file_is_read_by_two_names(world: World) -> None:
@@ -222,6 +234,11 @@ def test_urls_are_opened_without_an_import(world: World, folder: Path) -> None:
     # Each URL is read from its own ticket.
     files = fsspec.open_files(urls, store=world.store)
     assert [file.open().read() for file in files] == [b"a\nb\n", b"two"]
+    # A copy on disk, by a file system of fsspec in front.
+    for cache in ("simplecache", "filecache"):
+        options = {cache: {"cache_storage": str(world.at / cache)}, "xylem": {"store": world.store}}
+        with fsspec.open(f"{cache}::{urls[0]}", **options) as file:
+            assert file.read() == b"a\nb\n"
 
 
 def test_writing_is_refused_and_names_share(world: World) -> None:
@@ -276,6 +293,9 @@ def test_wrong_options_are_errors(world: World) -> None:
     with pytest.raises(xylem.UsageError, match="no such storage option: tmeout"):
         fsspec.filesystem("xylem", tmeout=3)
     assert XylemFileSystem(use_listings_cache=False, store=world.store)
+    taken = inspect.getfullargspec(XylemFileSystem.__init__).kwonlyargs
+    opens = inspect.signature(xylem.open).parameters.keys() - {"ticket", "path", "buffering"}
+    assert set(taken) == xylem.fsspec.Options.__annotations__.keys() == opens
 
 
 def test_texts_and_tokens_hold_no_ticket(world: World) -> None:
@@ -292,7 +312,7 @@ def test_a_pickled_file_system_opens_anew(world: World) -> None:
     fs = XylemFileSystem(store=world.store)
     content = fs.cat(where)
     assert pickle.loads(pickle.dumps(fs)) == fs
-    for method in ("spawn", "fork"):
+    for method in sorted({"fork", "spawn"}.intersection(multiprocessing.get_all_start_methods())):
         with multiprocessing.get_context(method).Pool(2) as pool:
             # A forked process does not use the reader of its parent, whose thread it lacks.
             assert pool.map_async(fs.cat, [where] * 4).get(60) == [content] * 4
@@ -331,11 +351,6 @@ def test_async_programs_read_concurrently(world: World, folder: Path) -> None:
         return list(await asyncio.gather(*parts))
 
     assert b"".join(asyncio.run(read())) == (folder / "sub" / "large").read_bytes()[:99]
-
-
-def threads() -> int:
-    """Number of threads of this process, with those of Rust."""
-    return len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
 
 
 def settles_at(number: int) -> bool:

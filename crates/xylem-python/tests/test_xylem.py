@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy
 import pytest
 import xylem
-from conftest import World, noise
+from conftest import World, noise, threads
 
 
 def test_what_python_shares_the_command_gets(world: World) -> None:
@@ -332,11 +332,6 @@ def test_other_threads_run_meanwhile(world: World) -> None:
     ended.set()
     thread.join()
     assert ticks > 50, ticks
-
-
-def threads() -> int:
-    """Number of threads of this process, with those of Rust."""
-    return len(os.listdir("/proc/self/task")) if sys.platform == "linux" else 0
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")

@@ -246,7 +246,7 @@ class XylemFileSystem(AbstractFileSystem):  # type: ignore[misc]
         rest = stringify_path(path).removeprefix(f"{SCHEME}//").removeprefix(SCHEME)
         ticket, slash, inner = rest.partition("/")
         # Base32 has no case, but one ticket has one name.
-        return (ticket.lower() + slash + inner).rstrip("/")
+        return (ticket.lower() + slash + inner.lstrip("/")).rstrip("/")
 
     def _place(self, path: str) -> _Place:
         ticket, _, inner = self._strip_protocol(path).partition("/")
