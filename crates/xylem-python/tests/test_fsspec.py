@@ -139,7 +139,7 @@ def test_a_directory_is_listed_and_found(world: World, folder: Path) -> None:
     assert not fs.exists(url(ticket, "nothing")) and not fs.isfile(ticket)
     assert fs.cat(f"xylem://{top}//a.txt") == b"a\nb\n" == fs.cat(f"{top}/a.txt")
     assert fs.modified(f"{top}/a.txt") == fs.modified(ticket)
-    assert fs.unstrip_protocol(f"{top}/a.txt") == url(ticket, "a.txt") == f"xylem://{top}/a.txt"
+    assert fs.unstrip_protocol(f"{top}/a.txt") == url(ticket, Path("a.txt")) == f"xylem://{top}/a.txt"
     for absent in ("nothing", "a.txt/below", "sub/deep/nothing", "su"):
         for call in (fs.ls, fs.info, fs.modified, fs.open, fs.cat, lambda path: fs.cat(path, recursive=True)):
             with pytest.raises(FileNotFoundError, match=absent) as caught:

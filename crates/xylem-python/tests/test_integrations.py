@@ -1,6 +1,6 @@
-"""Tries libraries that read through fsspec on tickets: small real files, and the bytes that travel for a part of a large one.
+"""Tries libraries that read through fsspec on tickets, and counts the bytes that travel for a part of a large file.
 
-`run --integrations` installs the versions of requirements.txt and runs this. PyTorch is not among them, because of its size.
+`run --integrations` installs the versions of requirements.txt and runs this. PyTorch is not among them: it is large.
 """
 
 import json

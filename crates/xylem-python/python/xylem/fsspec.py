@@ -2,8 +2,8 @@
 
     pandas.read_csv("xylem://aebag…/2026/table.csv", storage_options={"timeout": 60})
 
-``TICKET`` is a ticket without its ``xylem:``, as :func:`url` writes it. fsspec finds this module by its entry point, so that a
-program imports nothing for it. Tickets are read-only: :func:`xylem.share` publishes.
+``TICKET`` is a ticket without its ``xylem:``, as :func:`url` writes it. fsspec finds this module by its entry point, so
+that a program imports nothing for it. Tickets are read-only: :func:`xylem.share` publishes.
 
 A URL contains its ticket, and so do the paths that fsspec passes around (``info()["name"]``, ``ls()``, ``OpenFile``). The
 messages of exceptions, and the texts and tokens of file systems and files, do not: they name the path below it.
@@ -19,6 +19,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from pathlib import PurePath
 from typing import Any, ClassVar, Literal, NamedTuple, NoReturn, TypedDict, TypeVar
 
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem  # type: ignore[import-untyped]
@@ -57,7 +58,7 @@ class Options(TypedDict, total=False):
 
 def url(ticket: str, path: str | os.PathLike[str] = "") -> str:
     """Return the URL of a ticket, or of the file or directory at ``path`` below it."""
-    inner = os.fspath(path).strip("/")
+    inner = (path.as_posix() if isinstance(path, PurePath) else os.fspath(path)).strip("/")
     name = XylemFileSystem._strip_protocol(ticket)
     return f"{SCHEME}//{name}/{inner}" if inner else f"{SCHEME}//{name}"
 
@@ -168,7 +169,7 @@ def _read(file: _native.File, start: int, end: int) -> bytes:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-# All file systems of a process share its open publications: fsspec makes one file system for each thread and each set of options.
+# All file systems of a process share its open publications, since fsspec makes a file system for each thread.
 _shared: weakref.WeakValueDictionary[_Key, _Publication] = weakref.WeakValueDictionary()
 _sharing = threading.Lock()
 
@@ -378,7 +379,7 @@ class XylemFileSystem(AbstractFileSystem):  # type: ignore[misc]
         on_error: Literal["return", "raise"] = "return",
         **_: Any,
     ) -> list[Any]:
-        """Return ranges of files, read concurrently. Ranges with at most ``max_gap`` bytes between them are read as one."""
+        """Return ranges of files, read concurrently; those with at most ``max_gap`` bytes between them are read as one."""
         if not isinstance(paths, list):
             raise TypeError("paths is a list")
         starts = list(starts) if isinstance(starts, Iterable) else [starts] * len(paths)
@@ -416,7 +417,7 @@ class XylemFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 def _merged(ranges: list[tuple[str, int, int]], max_gap: int) -> list[tuple[str, int, int]]:
-    """Join ranges of a file that overlap or are near each other. The function of this kind in older fsspec loses nested ones."""
+    """Join ranges of a file that overlap or are near each other. Older versions of fsspec's function lose nested ones."""
     merged: list[tuple[str, int, int]] = []
     for path, start, end in sorted(ranges):
         if merged and merged[-1][0] == path and start - merged[-1][2] <= max_gap:
