@@ -71,12 +71,9 @@ pub fn default_socket() -> Option<PathBuf> {
 pub fn make_socket_directory(socket: &Path) -> io::Result<()> {
     #[cfg(unix)]
     if let Some(dir) = temporary(socket) {
-        let made = fs::DirBuilder::new().mode(0o700).create(dir);
-        if let Err(error) = made.or_else(|e| match e.kind() {
-            io::ErrorKind::AlreadyExists => Ok(()),
-            _ => Err(e),
-        }) {
-            return Err(error);
+        match fs::DirBuilder::new().mode(0o700).create(dir) {
+            Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+            _ => {}
         }
         if !is_closed(dir) {
             return Err(io::ErrorKind::PermissionDenied.into());

@@ -25,7 +25,7 @@ mod anchors;
 mod signed;
 
 pub use anchors::{anchors, schema, schema_in};
-pub use error::KeyFileError;
+pub use error::{IssueRefusal, KeyFileError};
 pub use files::{KeyFile, SignWith, VerifyWith, certificate, signer};
 pub use issued::Issued;
 pub use kind::KeyKind;

@@ -74,7 +74,7 @@ struct SentToFace {
     bytes: u64,
     /// The part of `bytes` that was reported, and when.
     reported: u64,
-    reported_at: Duration,
+    reported_at: Option<Duration>,
     since: Duration,
     /// The peer has reported that it has all of it.
     fetched: bool,
@@ -163,7 +163,7 @@ impl ServedStats {
         changed.sort_unstable_by_key(|(_, sent)| (sent.reported_at, sent.number));
         self.unreported = changed.len() > MAX_REPORTED;
         let reported = changed.into_iter().take(MAX_REPORTED).map(|(of, sent)| {
-            (sent.reported, sent.reported_at) = (sent.bytes, now);
+            (sent.reported, sent.reported_at) = (sent.bytes, Some(now));
             sent.traffic(*of, now)
         });
         reported.collect()

@@ -11,6 +11,17 @@ use xylem_trust::{CertificateError, KeyError as Malformed};
 use super::limits::{MAX_ENTRIES, SECRET_LEN};
 use crate::error::{Blame, Failure, advised, blame_of};
 
+/// A certificate that a schema does not let a key issue.
+#[derive(Debug)]
+pub struct IssueRefusal {
+    /// The certificate.
+    pub name: Name,
+    /// The certificate of the key that would sign it.
+    pub signer: Name,
+    /// The rule that refuses it.
+    pub refusal: SchemaRefusal,
+}
+
 /// Why a key could not be made, read or used.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
@@ -179,15 +190,8 @@ pub enum KeyFileError {
         identity: Name,
     },
     /// A schema does not let the signer's certificate sign this one.
-    #[error("{name}: {signer} may not sign it under the schema: {refusal}")]
-    NotAllowed {
-        /// The certificate.
-        name: Name,
-        /// The certificate of the key that would sign it.
-        signer: Name,
-        /// The rule that refuses it.
-        refusal: SchemaRefusal,
-    },
+    #[error("{}: {} may not sign it under the schema: {}", .0.name, .0.signer, .0.refusal)]
+    NotAllowed(Box<IssueRefusal>),
     /// A certificate does not fit into a packet.
     #[error(transparent)]
     Encode(#[from] xylem_packet::EncodeError),

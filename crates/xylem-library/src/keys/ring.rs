@@ -18,7 +18,7 @@ use xylem_trust::{
 };
 use zeroize::Zeroizing;
 
-use super::error::KeyFileError;
+use super::error::{IssueRefusal, KeyFileError};
 use super::foreign::{Foreign, key_name, small_file};
 use super::held::{SELF_SIGNED_DAYS, StoredKey, open_bag, seal, signer, valid_from_now};
 use super::kind::KeyKind;
@@ -324,10 +324,9 @@ impl Keyring {
         let signer = self.signer_with(&key, &name)?;
         if let Some(schema) = terms.schema {
             let (issued, own) = (issue.name(), signer.key_locator().unwrap_or(name.as_ref()));
-            schema.check(issued.as_ref(), own).map_err(|refusal| KeyFileError::NotAllowed {
-                signer: own.to_name(),
-                name: issued.clone(),
-                refusal,
+            schema.check(issued.as_ref(), own).map_err(|refusal| {
+                let (name, signer) = (issued.clone(), own.to_name());
+                KeyFileError::NotAllowed(Box::new(IssueRefusal { name, signer, refusal }))
             })?;
         }
         issue.sign(&signer, &mut out)?;
@@ -644,7 +643,7 @@ mod tests {
         assert!(certify("/org", &by_names).is_ok() && certify("/org/alice", &by_schema).is_ok());
         assert!(matches!(certify("/org/alice", &by_names), Err(KeyFileError::NotBelow { .. })));
         let refused = certify("/org", &by_schema).unwrap_err();
-        assert!(matches!(refused, KeyFileError::NotAllowed { .. }), "{refused}");
+        assert!(matches!(refused, KeyFileError::NotAllowed(_)), "{refused}");
         assert_eq!(refused.blame(), Blame::Usage);
     }
 }
