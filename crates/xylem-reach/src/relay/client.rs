@@ -283,7 +283,7 @@ impl RelayClient {
         self.heads.up.header(Some(tag))
     }
 
-    /// Notes that inner datagrams were sent. If none comes back for [`RETRY`], a keep-alive shows whether the relay or the
+    /// Notes that inner datagrams were sent. If none comes back for 0.7 s, a keep-alive shows whether the relay or the
     /// peer is silent.
     pub fn on_sent(&mut self, now: Duration) {
         if self.sent.is_none() && now >= self.tested {
