@@ -170,7 +170,7 @@ mod tests {
         assert!(!is_closed(&plain));
     }
 
-    /// Directories that a user has named are made by whoever listens there.
+    /// The listener makes other directories.
     #[test]
     fn only_the_directory_in_tmp_is_made_here() {
         let base = tempfile::tempdir().unwrap();

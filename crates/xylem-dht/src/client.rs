@@ -25,7 +25,7 @@ pub const MAX_BOOTSTRAP: usize = 64;
 const MAX_IN_PROGRESS: usize = 256;
 /// Most events that wait for [`DhtClient::poll_event`]; beyond that, no lookup is begun.
 const MAX_EVENTS: usize = 1_024;
-/// Most targets whose nodes are remembered for polls.
+/// Most targets with nodes that are remembered for polls.
 const MAX_TARGETS: usize = 16;
 /// Most nodes remembered of one target: twelve of each family.
 const TARGET_NODES: usize = 24;
@@ -540,8 +540,8 @@ impl DhtClient {
         self.events.push_back(DhtEvent::Done(lookup.id, lookup.end()));
     }
 
-    /// Remembers the nodes closest to a target for polls, those first whose id is bound to their address: others may
-    /// have invented theirs for this target.
+    /// Remembers the nodes closest to a target for polls, those with an id that is bound to their address first: others
+    /// may have invented theirs for this target.
     fn remember(&mut self, target: DhtId, lookup: &Lookup) {
         let nearest = lookup.searches.iter().flat_map(|search| search.nearest(false));
         let mut nodes: Vec<_> =

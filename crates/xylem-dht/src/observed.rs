@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::address::Host;
 
-/// Most nodes of one family whose latest report counts.
+/// Most nodes of one family with a latest report that counts.
 const MAX_REPORTS: usize = 64;
 /// Nodes that have to report an address before it counts: one may lie.
 pub(crate) const ENOUGH_REPORTS: usize = 2;
@@ -16,7 +16,7 @@ pub(crate) const ENOUGH_REPORTS: usize = 2;
 pub struct ObservedAddress {
     /// The address.
     pub at: SocketAddr,
-    /// Number of nodes, each at a host of its own, whose latest report it is.
+    /// Number of nodes that reported it last, each at a host of its own.
     pub nodes: usize,
 }
 

@@ -1,7 +1,8 @@
 //! [`Search`]: which nodes of one family a lookup asks, in which order, and when it has asked enough.
 //!
 //! The nodes closest to the target that answer are wanted. Every address comes from foreign nodes, so that each is
-//! asked once, few of one host are, and nodes listed by a node whose nodes do not answer are asked last.
+//! asked once, few of one host are, and nodes are asked last if the node that listed them has listed others that do not
+//! answer.
 
 use core::net::SocketAddr;
 use std::collections::{HashMap, HashSet};

@@ -146,7 +146,7 @@ pub struct Dht {
 struct DhtShared {
     questions: VecDeque<DhtQuestion>,
     events: VecDeque<DhtEvent>,
-    /// Questions whose end was not polled yet.
+    /// Questions with an end that was not polled yet.
     under_way: usize,
     stop: bool,
     /// Wakes the thread.

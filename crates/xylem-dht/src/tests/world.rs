@@ -31,7 +31,7 @@ pub(super) enum NodeKind {
     Endless,
     /// Sends rubbish with a right transaction.
     Rubbish,
-    /// Sends an item with a high number that nobody has signed.
+    /// Sends an item with a high number and without a signature of its key.
     Forges,
 }
 

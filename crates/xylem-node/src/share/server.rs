@@ -276,7 +276,7 @@ impl<'a> ShareServer<'a> {
         (self.on_event)(event);
     }
 
-    /// Reports getters of publications that are shared, and whose faces are known.
+    /// Reports getters of publications that are shared, over faces that are known.
     fn report_getters(&mut self, state: GetterState, all: impl IntoIterator<Item = GetterTraffic>) {
         for getter in all {
             let GetterTraffic { publication, face, number, sent, complete, elapsed } = getter;

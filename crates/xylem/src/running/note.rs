@@ -10,7 +10,7 @@ use xylem_node::{Event, GetterReport, GetterState};
 
 /// Peers, and also shares, that a note lists at most.
 const MAX_ROWS: usize = 256;
-/// Getters whose bytes are counted.
+/// Getters with counted bytes.
 const MAX_GETTERS: usize = 4_096;
 
 /// See the module's documentation. Times are milliseconds since 1970.
