@@ -1,12 +1,11 @@
 //! Which addresses a ticket names, and how `share` reports them.
 #![cfg(unix)]
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
-use common::{Share, assert_exit, file, finish, until, xylem};
+use crate::common;
+use crate::common::{Share, assert_exit, file, finish, until, xylem};
 
 fn addresses(reachable: &serde_json::Value) -> Vec<&str> {
     reachable["addresses"].as_array().unwrap().iter().filter_map(|a| a.as_str()).collect()

@@ -4,15 +4,15 @@
 //! Advice about peers, relays, mail and growing files is followed in the tests of these (`nat.rs`, `codes.rs`,
 //! `follow.rs`, `witness.rs`, `lost_files.rs`, `sync_taking.rs`).
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 
-use common::{Node, Share, assert_exit, file, finish, noise, stderr, sum, text, until, xylem};
+use crate::common::{
+    Node, Share, assert_exit, file, finish, noise, stderr, sum, text, until, xylem,
+};
 
 /// Rust sources below a folder.
 fn sources(dir: &Path, into: &mut Vec<PathBuf>) {

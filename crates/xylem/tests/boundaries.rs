@@ -253,3 +253,23 @@ fn unsafe_code_stands_only_in_the_hash_engine_and_its_c_interface() {
     let workspace = fs::read_to_string(crates().join("../Cargo.toml")).unwrap();
     assert!(workspace.contains("unsafe_code = \"forbid\""));
 }
+
+/// A file that no crate of tests names would not run, and would not be missed.
+#[test]
+fn every_file_of_tests_runs() {
+    let crate_dir = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |path: PathBuf| fs::read_to_string(path).expect("readable");
+    let modules = read(crate_dir.join("tests/program.rs"));
+    let manifest = read(crate_dir.join("Cargo.toml"));
+    for entry in fs::read_dir(crate_dir.join("tests")).expect("readable") {
+        let path = entry.expect("readable").path();
+        let Some(name) = path.file_stem().filter(|_| path.is_file()) else { continue };
+        let name = name.to_str().expect("plain names");
+        let is_module = modules.lines().any(|line| line == format!("mod {name};"));
+        let is_crate = manifest.contains(&format!("[[test]]\nname = \"{name}\"\n"));
+        assert!(
+            is_module != is_crate,
+            "{name}.rs: in tests/program.rs, or as [[test]] in Cargo.toml"
+        );
+    }
+}

@@ -2,8 +2,6 @@
 //! other server keeps such keys or answers this way.
 #![cfg(unix)]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use common::{Share, assert_exit, file, finish, get, stderr, text, xylem};
+use crate::common::{Share, assert_exit, file, finish, get, stderr, text, xylem};
 
 /// How the server answers a request for a list.
 #[derive(Clone, Copy, PartialEq, Eq)]

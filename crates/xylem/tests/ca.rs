@@ -1,10 +1,9 @@
 //! `xylem ndn ca` and `xylem ndn request`: certificates on request, by the real programs over a real node.
 #![cfg(unix)]
 
-mod common;
-
-use common::authority::{EventProcess, MailServer, authority, digest};
-use common::{Node, assert_exit, file, finish, stderr, text, xylem};
+use crate::common;
+use crate::common::authority::{EventProcess, MailServer, authority, digest};
+use crate::common::{Node, assert_exit, file, finish, stderr, text, xylem};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -1,15 +1,13 @@
 //! The encrypted link within TLS, WebSocket and DNS over HTTPS, between processes. A share is fetched through each
 //! carrier; a connection that carries no link costs itself and nothing else.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
-use common::{Node, Share, assert_exit, file, get, noise, stderr, text, until};
+use crate::common::{Node, Share, assert_exit, file, get, noise, stderr, text, until};
 use xylem_node::Carrier;
 
 /// The schemes of all carriers.

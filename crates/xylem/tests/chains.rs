@@ -2,9 +2,7 @@
 //! reports which certificate is wrong. The real program, over a real node.
 #![cfg(unix)]
 
-mod common;
-
-use common::{Node, assert_exit, file, finish, stderr, text, until, xylem};
+use crate::common::{Node, assert_exit, file, finish, stderr, text, until, xylem};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -3,16 +3,17 @@
 //! Needs root for a loop device; skipped without.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use common::decaying::decay;
-use common::{Share, assert_exit, file, finish, get, noise, printed_root, stderr, text, xylem};
+use crate::common;
+use crate::common::decaying::decay;
+use crate::common::{
+    Share, assert_exit, file, finish, get, noise, printed_root, stderr, text, xylem,
+};
 
 /// A small file system of its own on a loop device; unmounted when dropped.
 struct Coarse {

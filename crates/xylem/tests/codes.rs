@@ -1,11 +1,6 @@
 //! Codes with the real program: a spoken code brings the file, once. Thousands of wrong codes, a machine in the middle,
 //! and mistyped codes bring nothing but a line.
 
-mod common;
-#[path = "common/relay.rs"]
-#[allow(dead_code, reason = "others treat what passes")]
-mod relay;
-
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,11 +11,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use common::{
+use crate::common;
+use crate::common::relay::TestRelay;
+use crate::common::{
     Share, assert_exit, file, finish, get, noise, printed_root, stderr, sum, text, until, xylem,
 };
-use relay::TestRelay;
+use bytes::BytesMut;
 use serde_json::Value;
 use xylem_link::{
     Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey, StreamId, StreamRead, purpose,

@@ -2,8 +2,6 @@
 //! namespaces.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -11,8 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common;
+use crate::common::{Share, assert_exit, file, finish, noise, stderr, sum, until, xylem};
 use bytes::BytesMut;
-use common::{Share, assert_exit, file, finish, noise, stderr, sum, until, xylem};
 use mainline::Testnet;
 use xylem_link::{Endpoint, LinkConfig, LinkEvent, StaticKey};
 

@@ -3,9 +3,8 @@
 //! data are kept.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::{
+use crate::common;
+use crate::common::{
     Share, XYLEM, assert_exit, file, finish, get, get_json, noise, skipped, stderr, sum, text,
     xylem,
 };

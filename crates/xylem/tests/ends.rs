@@ -2,10 +2,8 @@
 //! more memory than proven content justifies.
 #![cfg(unix)]
 
-mod common;
-
-use common::forwarder::answering;
-use common::{assert_exit, file, finish, stderr, text, xylem};
+use crate::common::forwarder::answering;
+use crate::common::{assert_exit, file, finish, stderr, text, xylem};
 use std::io::Write;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;

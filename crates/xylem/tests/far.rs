@@ -2,8 +2,6 @@
 //! loopback.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -14,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{Share, assert_exit, file, get, noise, text, until, xylem};
+use crate::common::{Share, assert_exit, file, get, noise, text, until, xylem};
 use xylem_object::ObjectId;
 use xylem_object::naming::{self, PublicationRequest};
 use xylem_packet::{Data, InterestBuilder, Name};

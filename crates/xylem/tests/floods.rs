@@ -2,8 +2,6 @@
 //! would never return. The real program, with honest peers beside them.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use common::{Share, assert_exit, file, finish, get, noise, text, until, xylem};
+use crate::common::{Share, assert_exit, file, finish, get, noise, text, until, xylem};
 use tungstenite::handshake::derive_accept_key;
 
 /// A WebSocket text message that begins and goes on with empty fragments (RFC 6455): unmasked for a server's, masked

@@ -1,14 +1,13 @@
 //! Growing objects in real processes: a writer, a sharer, and followers.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{
+use crate::common;
+use crate::common::{
     Share, assert_exit, evidence, file, finish, get, noise, stderr, sum, text, until, xylem,
 };
 

@@ -11,8 +11,6 @@
 //! In comments: `<!-- setup NAME: COMMAND -->` is typed and not shown, `<!-- file NAME: PATH -->` stores the block below.
 #![cfg(unix)]
 
-mod common;
-
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -20,8 +18,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use common::decaying::decay;
-use common::{skipped, until};
+use crate::common;
+use crate::common::decaying::decay;
+use crate::common::{skipped, until};
 
 /// Beginnings of commands that serve until Ctrl-C.
 const SERVE: [&str; 8] = [

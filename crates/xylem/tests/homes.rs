@@ -2,14 +2,13 @@
 //! nft; skipped with a line where they are missing.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use common::fetching::{FetchSetup, Get, from};
-use common::homes::{Nat, Network};
-use common::{text, until};
+use crate::common;
+use crate::common::fetching::{FetchSetup, Get, from};
+use crate::common::homes::{Nat, Network};
+use crate::common::{text, until};
 use xylem_object::Ticket;
 
 const SIZE: usize = 4_000_000;

@@ -2,8 +2,6 @@
 //! Neither reveals anything, unless the program was started with the flag for it.
 #![cfg(unix)]
 
-mod common;
-
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -12,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use common::fetching::Get;
-use common::{
+use crate::common::fetching::Get;
+use crate::common::{
     Node, Share, assert_exit, file, finish, get, listen_in, noise, stderr, text, until, xylem,
 };
+use bytes::BytesMut;
 use xylem_hash::Hasher;
 use xylem_link_internals::{Endpoint, LinkConfig, LinkEvent, PeerKey, StaticKey};
 use xylem_object::Ticket;

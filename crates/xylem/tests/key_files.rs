@@ -1,9 +1,8 @@
 //! Key files of programs outside NDN, and the list of `xylem key list`, which gives the values that options of other
 //! verbs take: the real program.
 
-mod common;
-
-use common::{Share, assert_exit, file, finish, stderr, text, xylem};
+use crate::common;
+use crate::common::{Share, assert_exit, file, finish, stderr, text, xylem};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;

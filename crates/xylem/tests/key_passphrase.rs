@@ -1,8 +1,6 @@
 //! Keys under a passphrase, SafeBags, and trusted keys: the real program.
 
-mod common;
-
-use common::{assert_exit, file, finish, stderr, text, xylem};
+use crate::common::{assert_exit, file, finish, stderr, text, xylem};
 use std::fs;
 use std::path::Path;
 use std::process::Output;

@@ -1,8 +1,6 @@
 //! `xylem key sign` and `key check`: a file and its signature, no network.
 
-mod common;
-
-use common::{assert_exit, file, finish, stderr, text, xylem};
+use crate::common::{assert_exit, file, finish, stderr, text, xylem};
 use std::fs;
 use std::process::Output;
 

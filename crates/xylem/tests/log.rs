@@ -1,13 +1,12 @@
 //! `-vv` and `XYLEM_LOG`: what is logged, and what never is.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::{assert_exit, file, finish, noise, stderr, text, until, xylem};
+use crate::common;
+use crate::common::{assert_exit, file, finish, noise, stderr, text, until, xylem};
 
 fn logging(store: &Path) -> Command {
     let mut command = xylem(store);

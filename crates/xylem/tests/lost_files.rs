@@ -2,13 +2,11 @@
 //! and with the next ticket fetches those alone.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use common::{Share, assert_exit, file, get, get_json, noise, stderr, text, until};
+use crate::common::{Share, assert_exit, file, get, get_json, noise, stderr, text, until};
 
 fn source(dir: &Path) -> std::path::PathBuf {
     let source = dir.join("tree");

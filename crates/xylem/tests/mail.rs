@@ -1,8 +1,6 @@
 //! `xylem send` and `xylem inbox` between real processes: receivers that are away, that stop at any moment, nodes that
 //! keep mail, and what is refused.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -10,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::common;
+use crate::common::fetching::Get;
+use crate::common::{Node, Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
 use bytes::BytesMut;
-use common::fetching::Get;
-use common::{Node, Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
 use serde_json::Value;
 use xylem_library::UnixTime;
 use xylem_library::hex;

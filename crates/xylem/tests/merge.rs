@@ -2,13 +2,11 @@
 //! transfer, and the user's own stay unless `--delete` removes them.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::{Share, assert_exit, file, finish, get, get_json, noise, stderr, text, xylem};
+use crate::common::{Share, assert_exit, file, finish, get, get_json, noise, stderr, text, xylem};
 use serde_json::Value;
 
 fn meta(path: &Path) -> fs::Metadata {

@@ -4,8 +4,6 @@
 //! Needs Linux, /dev/fuse and the right to mount; a test without them prints a line and passes.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
@@ -13,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::fetching::Get;
-use common::{Share, assert_exit, file, finish, noise, skipped, stderr, text, until, xylem};
+use crate::common::fetching::Get;
+use crate::common::{Share, assert_exit, file, finish, noise, skipped, stderr, text, until, xylem};
 
 /// The error number EIO.
 const INPUT_OUTPUT_ERROR: i32 = 5;

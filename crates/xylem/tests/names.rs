@@ -1,9 +1,8 @@
 //! Names that a publisher chose: long, deep, or harmful to a terminal; and the modes of files with such names.
 #![cfg(unix)]
 
-mod common;
-
-use common::{Share, assert_exit, file, finish, noise, stderr, sum, text, xylem};
+use crate::common;
+use crate::common::{Share, assert_exit, file, finish, noise, stderr, sum, text, xylem};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -2,18 +2,14 @@
 //! one of our own, which can do whatever a hostile relay could.
 #![cfg(unix)]
 
-mod common;
-#[path = "common/relay.rs"]
-#[allow(dead_code, reason = "reach_attacks.rs uses the rest")]
-mod relay;
-
 use std::net::{SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use common::fetching::FetchSetup;
-use common::{Share, assert_exit, get, stderr, until};
-use relay::TestRelay;
+use crate::common;
+use crate::common::fetching::FetchSetup;
+use crate::common::relay::TestRelay;
+use crate::common::{Share, assert_exit, get, stderr, until};
 use xylem_object::Ticket;
 use xylem_sim::Rng;
 

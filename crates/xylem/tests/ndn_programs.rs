@@ -2,10 +2,8 @@
 //! that do not come up, keys of other algorithms.
 #![cfg(unix)]
 
-mod common;
-
-use common::serving::{Serving, certificate, run};
-use common::{Node, assert_exit, file, noise, stderr, text, until};
+use crate::common::serving::{Serving, certificate, run};
+use crate::common::{Node, assert_exit, file, noise, stderr, text, until};
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;

@@ -1,14 +1,12 @@
 //! Signed commands that an attacker recorded, and replays to a `xylem ndn node` that was restarted.
 #![cfg(unix)]
 
-mod common;
-
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use common::Node;
+use crate::common::Node;
 use xylem_mgmt::{ControlParameters, client};
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{CommandStamp, Signer};

@@ -1,12 +1,12 @@
 //! `xylem ndn node` between two others, in processes of their own: a file shared on one side of it is fetched on the other,
 //! over each kind of face.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 
-use common::{Node, Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem};
+use crate::common::{
+    Node, Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem,
+};
 
 /// A node that routes all Interests to a share with this plain address.
 fn in_front_of(dir: &Path, upstream: &str) -> Node {

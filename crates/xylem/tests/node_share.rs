@@ -1,8 +1,6 @@
 //! `share --via`, `xylem ndn node` and `get --from` in three processes: registration, caches, restarts, floods, and a
 //! poisoned cache.
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -12,7 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Node, Share, assert_exit, file, finish, get, noise, stderr, text, xylem};
+use crate::common;
+use crate::common::{Node, Share, assert_exit, file, finish, get, noise, stderr, text, xylem};
 use xylem_packet::{InterestBuilder, LpPacket, Name, Packet, frame_len};
 
 #[test]

@@ -3,16 +3,15 @@
 
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::decaying::decay;
-use common::fetching::Get;
-use common::{Share, assert_exit, file, get, noise, stderr, text, xylem};
+use crate::common;
+use crate::common::decaying::decay;
+use crate::common::fetching::Get;
+use crate::common::{Share, assert_exit, file, get, noise, stderr, text, xylem};
 
 /// The user `nobody`.
 const NOBODY: u32 = 65_534;

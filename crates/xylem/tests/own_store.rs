@@ -1,13 +1,12 @@
 //! Keys and trees in xylem's own stores: never published, and closed to other users.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use common::{Share, assert_exit, file, finish, get, noise, stderr, text, xylem};
+use crate::common;
+use crate::common::{Share, assert_exit, file, finish, get, noise, stderr, text, xylem};
 
 fn tree_sum(store: &Path, path: &Path) -> std::process::Output {
     let mut command = xylem(store);

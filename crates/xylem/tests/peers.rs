@@ -1,14 +1,12 @@
 //! Fetching nodes serve each other, in processes: A shares, B fetches and serves meanwhile, C fetches from B, or finds
 //! B through A. A peer that dies or has a damaged disk costs time and no bytes.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use common::fetching::{FetchSetup, from};
-use common::{Share, file, noise, xylem};
+use crate::common::fetching::{FetchSetup, from};
+use crate::common::{Share, file, noise, xylem};
 
 /// So slow that a fetch of [`SIZE`] takes some seconds.
 const LIMIT: &str = "2M";

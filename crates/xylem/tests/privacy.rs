@@ -1,8 +1,6 @@
 //! Facts that a fetching node reveals of itself, and the peers that learn them, with the program's defaults: nothing
 //! with `--no-serve`, nothing to other peers with `--from`, nothing to NDN forwarders.
 
-mod common;
-
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
@@ -12,8 +10,9 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::fetching::{FetchSetup, from};
-use common::{Share, assert_exit, file, get, noise, text};
+use crate::common;
+use crate::common::fetching::{FetchSetup, from};
+use crate::common::{Share, assert_exit, file, get, noise, text};
 
 /// So slow that a fetch of [`SIZE`] takes some seconds.
 const SLOW: [&str; 2] = ["--limit", "2M"];

@@ -1,14 +1,13 @@
 //! `share --for`, with the real program. A named recipient can read the content; another holder of the ticket or the
 //! bytes can't. Unchanged files are not transferred again.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::serving::{certificate, run};
-use common::{
+use crate::common;
+use crate::common::serving::{certificate, run};
+use crate::common::{
     Share, assert_exit, file, finish, get, get_json, noise, stderr, sum, text, until, xylem,
 };
 use xylem_library::{Existing, Output, SaveOptions, UnixTime, disk, keys, record, signed};

@@ -2,12 +2,10 @@
 //! scripts.
 #![cfg(unix)]
 
-mod common;
-
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{Share, assert_exit, file, finish, get, noise, stderr, xylem};
+use crate::common::{Share, assert_exit, file, finish, get, noise, stderr, xylem};
 
 /// A ticket of a sharer that has gone, and the address where it listened.
 fn dead_ticket(dir: &Path) -> (String, String) {

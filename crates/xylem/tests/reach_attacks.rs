@@ -2,26 +2,21 @@
 //! introductions that aim at a victim, strangers that answer on the LAN.
 #![cfg(unix)]
 
-mod common;
 #[path = "../../xylem-discovery/tests/namespaces/mod.rs"]
 mod namespaces;
-#[path = "common/relay.rs"]
-#[allow(dead_code, reason = "nat.rs uses the rest")]
-mod relay;
-#[path = "common/relaying.rs"]
-#[allow(dead_code, reason = "relay.rs uses the rest")]
-mod relaying;
 
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use crate::common;
+use crate::common::fetching::FetchSetup;
+use crate::common::relay::TestRelay;
+use crate::common::relaying;
+use crate::common::relaying::Client;
+use crate::common::{Share, assert_exit, finish, get, stderr, text, until};
 use bytes::BytesMut;
-use common::fetching::FetchSetup;
-use common::{Share, assert_exit, finish, get, stderr, text, until};
-use relay::TestRelay;
-use relaying::Client;
 use xylem_link_internals::{Endpoint, LinkConfig, LinkEvent, NatMapping, StaticKey};
 use xylem_object::Ticket;
 use xylem_reach::relay::{ConnectTarget, RelayEvent, RelayRefusal};

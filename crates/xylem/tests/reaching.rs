@@ -2,16 +2,12 @@
 //! network namespaces with public and private addresses, and at a relay on loopback.
 #![cfg(unix)]
 
-mod common;
-#[path = "common/relay.rs"]
-#[allow(dead_code, reason = "nat.rs uses the rest")]
-mod relay;
-
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{Share, assert_exit, file, finish, get_json, noise, text, until, xylem};
-use relay::TestRelay;
+use crate::common;
+use crate::common::relay::TestRelay;
+use crate::common::{Share, assert_exit, file, finish, get_json, noise, text, until, xylem};
 use serde_json::Value;
 
 fn events(stdout: &[u8]) -> Vec<Value> {

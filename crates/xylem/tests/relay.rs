@@ -1,17 +1,14 @@
 //! `xylem relay`, the real program: its clients, and its attackers.
 
-mod common;
-#[path = "common/relaying.rs"]
-mod relaying;
-
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::{Node, Share, xylem};
-use relaying::{Client, relay_at, until};
+use crate::common;
+use crate::common::relaying::{Client, relay_at, until};
+use crate::common::{Node, Share, xylem};
 use serde_json::Value;
 use xylem_object::PublisherKey;
 use xylem_reach::relay::{

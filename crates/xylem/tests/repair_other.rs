@@ -3,10 +3,8 @@
 //! users.
 #![cfg(unix)]
 
-mod common;
-
-use common::decaying::{decay, untouched};
-use common::{Share, file, finish, noise, skipped, stderr, xylem};
+use crate::common::decaying::{decay, untouched};
+use crate::common::{Share, file, finish, noise, skipped, stderr, xylem};
 use serde_json::Value;
 use std::fs::{self, File, FileTimes, OpenOptions, Permissions};
 use std::io::Write;

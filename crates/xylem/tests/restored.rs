@@ -1,9 +1,8 @@
 //! Mail where a store is not as it was: restored from a backup, or with damaged files. Later messages arrive, and
 //! unreadable ones are named.
 
-mod common;
-
-use common::{assert_exit, file, finish, stderr, text, until, xylem};
+use crate::common;
+use crate::common::{assert_exit, file, finish, stderr, text, until, xylem};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,13 +1,12 @@
 //! Lack of space is reported before anything is fetched. Needs root for a file system of its own; skipped without.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{Share, assert_exit, file, get, noise, stderr, text};
+use crate::common;
+use crate::common::{Share, assert_exit, file, get, noise, stderr, text};
 
 struct Small {
     place: PathBuf,

@@ -1,10 +1,8 @@
 //! Trust schemas in use: what `get` and a node refuse, and the reasons that they report.
 #![cfg(unix)]
 
-mod common;
-
-use common::serving::{Serving, certificate, run};
-use common::{Node, assert_exit, file, finish, stderr, text, until};
+use crate::common::serving::{Serving, certificate, run};
+use crate::common::{Node, assert_exit, file, finish, stderr, text, until};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -3,16 +3,14 @@
 
 #![cfg(unix)]
 
-mod common;
-
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::decaying::decay;
-use common::{Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem};
+use crate::common::decaying::decay;
+use crate::common::{Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem};
 use serde_json::Value;
 
 const SEGMENT: usize = 8192;

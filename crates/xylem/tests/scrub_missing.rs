@@ -2,13 +2,11 @@
 
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use common::{Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem};
+use crate::common::{Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem};
 
 fn scrub(store: &Path, arguments: &[&str]) -> Output {
     let mut command = xylem(store);

@@ -1,14 +1,12 @@
 //! Fetched content is served with its publisher's signature after the publisher's process was killed: by `get --seed`,
 //! also after a restart, and by `share` of the copy.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use common::fetching::{Get, from};
-use common::{Share, assert_exit, file, get, noise, text, until, xylem};
+use crate::common::fetching::{Get, from};
+use crate::common::{Share, assert_exit, file, get, noise, text, until, xylem};
 
 /// A published file or folder and its ticket, the publisher of which is then killed, and paths for the other programs.
 struct Place {
@@ -227,7 +225,7 @@ fn a_copy_with_exclusions_cannot_be_served() {
 fn decayed_bytes_are_not_sent() {
     use std::os::unix::fs::FileExt;
 
-    use common::decaying::decay;
+    use crate::common::decaying::decay;
 
     let mut place = Place::file(9);
     place.gets("friend", &place.ticket.clone());

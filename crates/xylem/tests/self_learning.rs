@@ -1,10 +1,8 @@
 //! `put --announce-prefix` and the strategy self-learning, over three nodes and a fourth that lies.
 #![cfg(unix)]
 
-mod common;
-
-use common::serving::{Serving, certificate, run};
-use common::{Node, assert_exit, file, stderr, text, until};
+use crate::common::serving::{Serving, certificate, run};
+use crate::common::{Node, assert_exit, file, stderr, text, until};
 use std::fs;
 use std::path::Path;
 

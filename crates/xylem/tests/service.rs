@@ -1,14 +1,13 @@
 //! Sharing many things: in one process, in the background node of a user, and again after restarts.
 
-mod common;
-
 use std::collections::HashMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use common::{
+use crate::common;
+use crate::common::{
     assert_exit, file, finish, get, noise, printed_root, stderr, sum, text, until, xylem,
 };
 

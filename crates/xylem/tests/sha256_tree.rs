@@ -1,11 +1,9 @@
 //! `get` of a file that another program published with a SHA-256 tree (signature type 9): proven segment by segment.
 #![cfg(unix)]
 
-mod common;
-
-use common::forwarder::answering;
-use common::serving::run;
-use common::{assert_exit, stderr, sum, text};
+use crate::common::forwarder::answering;
+use crate::common::serving::run;
+use crate::common::{assert_exit, stderr, sum, text};
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;

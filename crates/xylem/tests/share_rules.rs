@@ -1,15 +1,13 @@
 //! Which part of a directory is shared: `--exclude`, `--ignore-file`, and unreadable entries.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Share, assert_exit, file, finish, get, stderr, text, xylem};
+use crate::common::{Share, assert_exit, file, finish, get, stderr, text, xylem};
 
 /// Paths of all entries below a directory, sorted.
 fn paths(dir: &Path) -> Vec<String> {

@@ -1,15 +1,14 @@
 //! A share attacked by a holder of its ticket, with the real program: Interests that have no answer, over an encrypted
 //! link, over plain UDP and through a node. Honest fetches succeed meanwhile.
 
-mod common;
-
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use crate::common;
+use crate::common::{Node, Share, assert_exit, file, get, text};
 use bytes::BytesMut;
-use common::{Node, Share, assert_exit, file, get, text};
 use xylem_link_internals::{Endpoint, LinkConfig, LinkEvent, StaticKey};
 use xylem_object::Ticket;
 use xylem_object::ticket::Address;

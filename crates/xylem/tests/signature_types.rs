@@ -1,10 +1,10 @@
 //! Other numbers for the signature types that NDN has not registered: publishing and fetching under them.
 #![cfg(unix)]
 
-mod common;
-
-use common::serving::run;
-use common::{Node, Share, assert_exit, file, finish, listen_in, stderr, text, until, xylem};
+use crate::common::serving::run;
+use crate::common::{
+    Node, Share, assert_exit, file, finish, listen_in, stderr, text, until, xylem,
+};
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

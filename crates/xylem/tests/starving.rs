@@ -2,8 +2,6 @@
 //! with honest peers beside them.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
@@ -11,8 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use common::serving::{Serving, run};
-use common::{
+use crate::common;
+use crate::common::serving::{Serving, run};
+use crate::common::{
     Node, Share, assert_exit, file, get, noise, stderr, text, until, with_descriptors, xylem,
 };
 use xylem_packet::{InterestBuilder, Name, Packet, probe};

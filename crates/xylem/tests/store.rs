@@ -2,13 +2,11 @@
 //! together.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
-use common::{Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
+use crate::common::{Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
 use serde_json::Value;
 
 fn run(store: &Path, arguments: &[&str]) -> Output {

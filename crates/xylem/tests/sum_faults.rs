@@ -1,9 +1,7 @@
 //! `xylem sum` with failures, odd files and large numbers of files: each a real one.
 #![cfg(unix)]
 
-mod common;
-
-use common::{XYLEM, assert_exit, file, finish, noise, skipped, stderr, xylem};
+use crate::common::{XYLEM, assert_exit, file, finish, noise, skipped, stderr, xylem};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};

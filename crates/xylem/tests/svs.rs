@@ -1,9 +1,7 @@
 //! `xylem ndn svs` as its users run it: members at one node, which publish lines and print those of others.
 #![cfg(unix)]
 
-mod common;
-
-use common::{Node, file, text, until, xylem};
+use crate::common::{Node, file, text, until, xylem};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

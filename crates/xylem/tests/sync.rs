@@ -1,10 +1,9 @@
 //! `xylem sync` as its users run it: folders of several processes that become equal.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::syncing::Member;
-use common::{Share, assert_exit, finish, get, stderr, text, until, xylem};
+use crate::common;
+use crate::common::syncing::Member;
+use crate::common::{Share, assert_exit, finish, get, stderr, text, until, xylem};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;

@@ -1,10 +1,9 @@
 //! A malicious member beside ordinary members: it has the ticket and uses our own library against them.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::syncing::Member;
-use common::{assert_exit, finish, until};
+use crate::common;
+use crate::common::syncing::Member;
+use crate::common::{assert_exit, finish, until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};

@@ -2,10 +2,8 @@
 //! anew silently.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::syncing::Member;
-use common::{assert_exit, finish, stderr, until, xylem};
+use crate::common::syncing::Member;
+use crate::common::{assert_exit, finish, stderr, until, xylem};
 use std::fs;
 use std::path::{Path, PathBuf};
 

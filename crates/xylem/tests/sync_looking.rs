@@ -1,10 +1,8 @@
 //! How a member of `xylem sync` scans its own folder, and which part of it the others get.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::syncing::Member;
-use common::{assert_exit, finish, until};
+use crate::common::syncing::Member;
+use crate::common::{assert_exit, finish, until};
 use std::fs::{self, File};
 use std::io::Write;
 use std::os::unix::net::UnixListener;

@@ -1,10 +1,8 @@
 //! A folder with members decided by a trust schema, as its users start it.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::syncing::Member;
-use common::{assert_exit, file, finish, stderr, text, until, xylem};
+use crate::common::syncing::Member;
+use crate::common::{assert_exit, file, finish, stderr, text, until, xylem};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -2,10 +2,8 @@
 //! node.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::syncing::Member;
-use common::{assert_exit, finish, stderr, text, until, xylem};
+use crate::common::syncing::Member;
+use crate::common::{assert_exit, finish, stderr, text, until, xylem};
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,10 +1,9 @@
 //! How a member of a folder in step applies changes of others: one file can't hold up another.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::syncing::Member;
-use common::{assert_exit, finish, until};
+use crate::common;
+use crate::common::syncing::Member;
+use crate::common::{assert_exit, finish, until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

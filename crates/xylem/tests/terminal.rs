@@ -1,8 +1,6 @@
 //! The contents of the screen: sessions under a pseudo-terminal of 80×24 and of 40×24, drawn by a terminal emulator.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::fs::File;
 use std::io::{Read, Write};
 use std::num::NonZero;
@@ -13,7 +11,8 @@ use std::sync::{Arc, Mutex};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-use common::{Share, file, noise, text, until};
+use crate::common;
+use crate::common::{Share, file, noise, text, until};
 
 /// Columns of the two terminals; both have 24 rows.
 const WIDTHS: [u16; 2] = [80, 40];

@@ -1,8 +1,6 @@
 //! Tickets with the real program: short, pasted in any shape, and shown by `ticket`. A host at a ticket's address that
 //! is not the publisher learns nothing.
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::net::UdpSocket;
@@ -12,10 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
-use common::{
+use crate::common;
+use crate::common::{
     Share, assert_exit, file, finish, get, noise, printed_root, stderr, sum, text, xylem,
 };
+use bytes::BytesMut;
 use xylem_link_internals::{Endpoint, LinkConfig, LinkEvent, StaticKey};
 use xylem_object::find::{FindAnswer, FindId};
 use xylem_object::{Manifest, PublisherKey, Ticket, naming, sign_manifest, ticket};

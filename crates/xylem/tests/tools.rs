@@ -1,9 +1,10 @@
 //! The tools against a real node: peek, put, get by name, ping, traffic, ctl.
 #![cfg(unix)]
 
-mod common;
-
-use common::{Node, XYLEM, assert_exit, file, finish, noise, stderr, sum, text, until, xylem};
+use crate::common;
+use crate::common::{
+    Node, XYLEM, assert_exit, file, finish, noise, stderr, sum, text, until, xylem,
+};
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::Path;

@@ -3,15 +3,13 @@
 //! reading.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use common::decaying::decay;
-use common::{Share, assert_exit, file, finish, get, noise, sum, text, until, xylem};
+use crate::common::decaying::decay;
+use crate::common::{Share, assert_exit, file, finish, get, noise, sum, text, until, xylem};
 
 const SEGMENT: usize = 8_192;
 
@@ -154,7 +152,7 @@ fn repair_leaves_an_edit_alone() {
 #[cfg(target_os = "linux")]
 #[test]
 fn members_get_a_file_that_replaced_another() {
-    use common::syncing::Member;
+    use crate::common::syncing::Member;
 
     let dir = tempfile::tempdir().unwrap();
     let [mut alice, mut bob] = ["alice", "bob"].map(|name| Member::new(dir.path(), name));

@@ -1,13 +1,12 @@
 //! Directories in two processes: many entries, links, holes, names, leftovers of an earlier run.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use common::{Share, assert_exit, file, finish, get, get_json, noise, text, xylem};
+use crate::common;
+use crate::common::{Share, assert_exit, file, finish, get, get_json, noise, text, xylem};
 
 fn meta(path: &Path) -> fs::Metadata {
     fs::symlink_metadata(path).unwrap()

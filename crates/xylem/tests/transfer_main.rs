@@ -1,13 +1,12 @@
 //! The main job in two processes: content shared on one side arrives on the other, whole, under its name, with the root
 //! that `sum` prints.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
 
-use common::{
+use crate::common;
+use crate::common::{
     Share, assert_exit, file, finish, get, get_json, noise, printed_root, sum, text, xylem,
 };
 

@@ -1,12 +1,10 @@
 //! Memory stays flat in the size of the file, on both sides.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::fs;
 use std::os::unix::fs::FileExt;
 
-use common::{Share, get_json, peak_memory as peak, text};
+use crate::common::{Share, get_json, peak_memory as peak, text};
 
 #[test]
 fn sharing_a_large_sparse_file_and_fetching_ranges_of_it_takes_little_memory() {

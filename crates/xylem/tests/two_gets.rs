@@ -1,13 +1,11 @@
 //! Two fetches of one object at once, with one store, into two folders: each result is right, also when the other fetch
 //! is killed in the middle. One destination has one fetch at a time.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::fetching::Get;
-use common::{Share, assert_exit, file, get, noise, stderr, text, xylem};
+use crate::common::fetching::Get;
+use crate::common::{Share, assert_exit, file, get, noise, stderr, text, xylem};
 
 /// So slow that each takes some seconds.
 const SLOW: [&str; 3] = ["--limit", "2M", "--no-serve"];

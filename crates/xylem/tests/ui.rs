@@ -1,9 +1,7 @@
 //! `xylem ui`: real processes, and the contents of their page for each kind of visitor.
 #![cfg(unix)]
 
-mod common;
-
-use common::{Node, Share, XYLEM, file, noise, text, until, xylem};
+use crate::common::{Node, Share, XYLEM, file, noise, text, until, xylem};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};

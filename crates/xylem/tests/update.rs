@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-mod common;
-use common::{Share, assert_exit, file, get, get_json, noise, stderr, text, xylem};
+use crate::common;
+use crate::common::{Share, assert_exit, file, get, get_json, noise, stderr, text, xylem};
 use xylem_hash::tree::chunk_group_cv;
 
 const SIZE: usize = 12_000_000;

@@ -1,13 +1,12 @@
 //! `share --web`: what its port serves to which clients. The page itself is tested in browsers by
 //! crates/xylem-web/check-browser.py.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 
-use common::{Share, file, noise};
+use crate::common;
+use crate::common::{Share, file, noise};
 use xylem_object::{Ticket, pass};
 
 fn share(dir: &Path, more: &[&str]) -> Share {

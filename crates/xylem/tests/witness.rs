@@ -2,15 +2,15 @@
 //! co-signatures.
 #![cfg(unix)]
 
-mod common;
-
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::fetching::Get;
-use common::{Share, assert_exit, evidence, file, finish, noise, stderr, text, until, xylem};
+use crate::common::fetching::Get;
+use crate::common::{
+    Share, assert_exit, evidence, file, finish, noise, stderr, text, until, xylem,
+};
 use serde_json::Value;
 
 /// Quick checkpoints, so that tests are quick.

@@ -1,10 +1,8 @@
 //! `get NAME` brings the object of exactly that name, or nothing.
 #![cfg(unix)]
 
-mod common;
-
-use common::forwarder::answering;
-use common::{Node, assert_exit, file, finish, stderr, text, xylem};
+use crate::common::forwarder::answering;
+use crate::common::{Node, assert_exit, file, finish, stderr, text, xylem};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -10,6 +10,8 @@ pub(crate) mod fetching;
 pub(crate) mod forwarder;
 #[cfg(target_os = "linux")]
 pub(crate) mod homes;
+pub(crate) mod relay;
+pub(crate) mod relaying;
 pub(crate) mod serving;
 #[cfg(target_os = "linux")]
 pub(crate) mod syncing;
