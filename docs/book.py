@@ -25,7 +25,7 @@ import sys
 # Each part: a title and its pages in order. `*` stands for all files that match and are not listed elsewhere.
 PARTS = [
     ("Start", ["README.md", "docs/glossary.md"]),
-    ("How to", ["docs/guide.md", "docs/service.md", "docs/node.md", "docs/ui.md", "docs/sum.md", "crates/xylem-python/README.md", "docs/packaging.md"]),
+    ("How to", ["docs/guide.md", "docs/service.md", "docs/cluster.md", "docs/node.md", "docs/ui.md", "docs/sum.md", "crates/xylem-python/README.md", "docs/packaging.md"]),
     ("Reference", ["docs/features.md", "(commands)", "docs/tools.md", "docs/spec/README.md", "docs/spec/json-events.md", "docs/spec/*.md", "docs/interop.md"]),
     (
         "Explanation",

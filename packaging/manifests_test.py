@@ -18,6 +18,7 @@ import tempfile
 import unittest
 import zipfile
 
+import clusters_test
 import manifests
 
 # It vouches for what its own tarball came with, as an attacker's would, and leaves a mark where it ran.
@@ -268,6 +269,12 @@ class Script(Packed):
             script.write_text("".join(lines[:count]))
             self.install()
         self.assertFalse(self.ran.exists() or (self.work / "home").exists())
+
+
+def load_tests(loader: unittest.TestLoader, tests: unittest.TestSuite, _: str | None) -> unittest.TestSuite:
+    """With these, those of packaging/kubernetes, packaging/slurm and packaging/grafana."""
+    tests.addTests(loader.loadTestsFromModule(clusters_test))
+    return tests
 
 
 if __name__ == "__main__":
