@@ -325,12 +325,23 @@ class Board(Running):
             name = re.search(r"\bxylem_\w+", expression)[0]
             self.assertEqual(given[name] == "counter", "rate(" in expression or "increase(" in expression, expression)
 
+    def test_each_metric_states_what_it_counts(self) -> None:
+        for page in self.pages():
+            named = {kind: set(re.findall(rf"^# {kind} (\w+) \S+", page, re.M)) for kind in ("HELP", "TYPE")}
+            self.assertEqual(named["HELP"], named["TYPE"])
+
     def test_documents_list_the_metrics(self) -> None:
         listed = (ROOT / "docs/service.md").read_text() + (ROOT / "docs/node.md").read_text()
         events = (ROOT / "docs/spec/json-events.md").read_text()
         for name in set(re.findall(r"\bxylem_\w+", BOARD.read_text())):
             count = name.removeprefix("xylem_relay_").removesuffix("_total")
             self.assertTrue(f"`{name}`" in listed or f"`{count}`" in events, name)
+
+    def test_promtool_reads_the_pages(self) -> None:
+        installed(self, "promtool")
+        for page in self.pages():
+            checked = subprocess.run(["promtool", "check", "metrics"], input=page, text=True, capture_output=True, check=False)
+            self.assertEqual((checked.returncode, checked.stderr), (0, ""))
 
 
 if __name__ == "__main__":

@@ -103,13 +103,38 @@ fn show(listener: TcpListener, counts: Counts, out: &mut Out) -> Result<(), Comm
 fn page(counts: &BTreeMap<&'static str, u64>) -> String {
     let mut page = String::new();
     for (name, count) in counts {
+        let help = help(name);
         let (name, kind) = match *name {
             // Present numbers are gauges; the others count events.
             "registrations" | "circuits" => (format!("xylem_relay_{name}"), "gauge"),
             name => (format!("xylem_relay_{name}_total"), "counter"),
         };
         // Writing to a string cannot fail.
-        let _ = writeln!(page, "# TYPE {name} {kind}\n{name} {count}");
+        let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {count}");
     }
     page
+}
+
+/// The line that Prometheus shows with a count.
+fn help(name: &str) -> &'static str {
+    match name {
+        "registrations" => "Clients that are registered.",
+        "circuits" => "Pairs of clients that are connected.",
+        "registered" => "Registrations that were added.",
+        "connected" => "Requests for a peer that were granted.",
+        "expired" => "Registrations that expired.",
+        "crowded_out" => "Registrations that were removed to make room.",
+        "refused_not_here" => "Requests for a peer that is not registered.",
+        "refused_quota" => "Requests that were refused because a limit was reached.",
+        "refused_lies" => "Requests with an unvouched name, or with the secret of another.",
+        "refused_banned" => "Requests that were refused because of earlier offences of the host.",
+        "offences" => "False vouches and messages that break the protocol.",
+        "keeps" => "Keep-alives that were answered.",
+        "refused_keeps" => "Keep-alives that were invalid or repeated.",
+        "datagrams" => "Datagrams that were forwarded.",
+        "bytes" => "Bytes of the datagrams that were forwarded.",
+        "dropped" => "Datagrams that were dropped, because of a limit or for want of a pair.",
+        "resets" => "Resets that were sent to clients from before a restart.",
+        _ => "Other events.",
+    }
 }
