@@ -590,7 +590,7 @@ fn a_network_with_ipv6_alone_reaches_ipv4_addresses_through_its_nat64() {
     let mut server = Command::new("ip");
     server.args(["netns", "exec", &network.name("b")]);
     server.arg(std::env::current_exe().expect("this program"));
-    server.args(["--exact", "name_server", "--ignored", "--quiet"]);
+    server.args(["--exact", "homes::name_server", "--ignored", "--quiet"]);
     server.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let _server = Running(server.spawn().expect("ip runs"));
     until("it answers", || network.output("b", "ss -lun").contains("[::1]:53 "));

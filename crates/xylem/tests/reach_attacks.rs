@@ -256,7 +256,7 @@ fn strangers_on_the_lan_get_sixteen_local_addresses_dialled() {
     let seconds = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
     let tags = xylem_reach::names::LanTag::around(&ticket.root, &ticket.publisher, seconds);
     let services: Vec<String> = tags.iter().map(|tag| tag.service()).collect();
-    let mut stranger = namespaces::inside(&a, "stranger", &services.join(" "));
+    let mut stranger = namespaces::inside(&a, "reach_attacks::stranger", &services.join(" "));
     assert_eq!(stranger.line(), "ready");
     let mut command = Command::new("ip");
     command
