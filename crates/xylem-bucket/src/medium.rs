@@ -171,6 +171,10 @@ impl Medium for Buckets {
         Ok(Arc::new(ObjectFile::new(client, cache, at, said.meta, said.tag)))
     }
 
+    fn open_no_wait(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
+        if is_in_bucket(path) { self.open(path, how) } else { self.disk.open_no_wait(path, how) }
+    }
+
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
         self.disk_for(path)?.open_dir(path)
     }

@@ -7,6 +7,7 @@ mod log;
 
 mod checkpoints;
 mod grow;
+mod growth;
 mod input;
 
 mod followed;

@@ -17,6 +17,7 @@ use xylem_tree::SegmentSize;
 
 use crate::error::{Blame, Failure, advised, blame_of};
 use crate::hashing::packed_slots;
+use crate::reads::Reads;
 
 /// Entries in a block, between two marks. Finding a file reads one block.
 const BLOCK: usize = 64;
@@ -156,6 +157,11 @@ impl ListedFiles {
             number += 1;
         }
         Ok(())
+    }
+
+    /// Reads the listing through `reads` from now on.
+    pub(crate) fn read_by(&mut self, reads: &Reads) {
+        self.file = reads.file(&self.file);
     }
 
     /// Returns the total entries, files and bytes.

@@ -68,7 +68,7 @@ pub fn open(
     match fetched {
         Some(signed) if signed.manifest.root == published.manifest.root => {
             let reads = Reads::over(store.medium().clone(), &path);
-            if let Some(onward) = onward(store, &path, signed, &*reads.medium(), stop, on_event)? {
+            if let Some(onward) = onward(store, &path, signed, Some(&reads), stop, on_event)? {
                 let answers = onward.answers(reads).map_err(unusable)?;
                 return Ok(ServedContent::Onward(Box::new(answers)));
             }

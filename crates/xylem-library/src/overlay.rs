@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use xylem_hash::Hash;
 use xylem_mail::sealed::{FileKey, SEALED_SEGMENT};
@@ -52,7 +52,7 @@ pub(crate) struct PlaintextCheck {
     pub(crate) slot: u64,
 }
 
-/// Returns a reader for [`Check::nodes`].
+/// Returns a reader for [`PlaintextCheck::nodes`].
 pub(crate) fn shared_nodes(outboards: &OutboardFile) -> Arc<Mutex<OutboardReader>> {
     Arc::new(Mutex::new(outboards.reader_at(0)))
 }
@@ -81,6 +81,24 @@ impl Overlay {
     /// Returns the path below the folder's root; `None` if it lies outside.
     fn inside<'p>(&self, path: &'p Path) -> Option<&'p Path> {
         path.strip_prefix(&self.root).ok()
+    }
+
+    /// Opens a file of the folder; `open` opens its source on disk.
+    fn open_inside(
+        &self,
+        inside: &Path,
+        how: OpenHow,
+        open: impl FnOnce(&Path, OpenHow) -> io::Result<Arc<dyn MediumFile>>,
+    ) -> io::Result<Arc<dyn MediumFile>> {
+        let file = self.files.get(inside).ok_or(io::ErrorKind::NotFound)?;
+        if !matches!(how, OpenHow::Read | OpenHow::ReadNoFollow) {
+            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
+        }
+        let source = match file {
+            Virtual::Bytes(_) => None,
+            Virtual::Ciphered(file) => Some(open(&file.path, OpenHow::ReadNoFollow)?),
+        };
+        Ok(Arc::new(OpenVirtual { file: file.clone(), source }))
     }
 
     /// Returns the disk; refuses to change anything in the folder.
@@ -117,15 +135,12 @@ fn content_number(hash: Hash) -> u64 {
 impl Medium for Overlay {
     fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
         let Some(inside) = self.inside(path) else { return self.disk.open(path, how) };
-        let file = self.files.get(inside).ok_or(io::ErrorKind::NotFound)?;
-        if !matches!(how, OpenHow::Read | OpenHow::ReadNoFollow) {
-            return Err(io::ErrorKind::ReadOnlyFilesystem.into());
-        }
-        let source = match file {
-            Virtual::Bytes(_) => None,
-            Virtual::Ciphered(file) => Some(self.disk.open(&file.path, OpenHow::ReadNoFollow)?),
-        };
-        Ok(Arc::new(OpenVirtual { file: file.clone(), source }))
+        self.open_inside(inside, how, |path, how| self.disk.open(path, how))
+    }
+
+    fn open_no_wait(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
+        let Some(inside) = self.inside(path) else { return self.disk.open_no_wait(path, how) };
+        self.open_inside(inside, how, |path, how| self.disk.open_no_wait(path, how))
     }
 
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
@@ -236,13 +251,20 @@ impl Medium for Overlay {
     }
 }
 
+/// Whether a read may wait for a device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum DeviceWait {
+    Allowed,
+    Refused,
+}
+
 struct OpenVirtual {
     file: Virtual,
     source: Option<Arc<dyn MediumFile>>,
 }
 
-impl MediumFile for OpenVirtual {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+impl OpenVirtual {
+    fn read(&self, buf: &mut [u8], offset: u64, wait: DeviceWait) -> io::Result<usize> {
         match (&self.file, &self.source) {
             (Virtual::Bytes(bytes), _) => {
                 let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..));
@@ -251,9 +273,21 @@ impl MediumFile for OpenVirtual {
                 buf[..len].copy_from_slice(&rest[..len]);
                 Ok(len)
             }
-            (Virtual::Ciphered(file), Some(source)) => file.read_at(&**source, buf, offset),
+            (Virtual::Ciphered(file), Some(source)) => {
+                file.read_at(PlainSource { file: &**source, wait }, buf, offset)
+            }
             (Virtual::Ciphered(_), None) => Ok(0),
         }
+    }
+}
+
+impl MediumFile for OpenVirtual {
+    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read(buf, offset, DeviceWait::Allowed)
+    }
+
+    fn read_at_no_wait(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.read(buf, offset, DeviceWait::Refused)
     }
 
     fn write_at(&self, _: &[u8], _: u64) -> io::Result<usize> {
@@ -292,9 +326,16 @@ impl MediumFile for OpenVirtual {
     }
 }
 
+/// The file on disk of a [`Ciphered`].
+#[derive(Clone, Copy)]
+struct PlainSource<'a> {
+    file: &'a dyn MediumFile,
+    wait: DeviceWait,
+}
+
 impl Ciphered {
     /// Reads whole segments if `offset` is the beginning of one and there is room; otherwise a part of one.
-    fn read_at(&self, source: &dyn MediumFile, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+    fn read_at(&self, source: PlainSource<'_>, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let (first, skipped) = (offset / SEALED_SEGMENT as u64, offset % SEALED_SEGMENT as u64);
         let start = offset - skipped;
         let left = self.size.saturating_sub(start);
@@ -315,13 +356,18 @@ impl Ciphered {
 
     /// Fills `out` with segments from `first` on: reads them, checks them against their tree, and only then encrypts or
     /// decrypts.
-    fn segments(&self, source: &dyn MediumFile, out: &mut [u8], first: u64) -> io::Result<()> {
+    fn segments(&self, source: PlainSource<'_>, out: &mut [u8], first: u64) -> io::Result<()> {
         let (start, mut done) = (first * SEALED_SEGMENT as u64, 0);
         let there = usize::try_from(self.source.saturating_sub(start)).unwrap_or(usize::MAX);
         let (content, padding) = out.split_at_mut(there.min(out.len()));
         padding.fill(0);
         while done < content.len() {
-            match source.read_at(&mut content[done..], start + done as u64) {
+            let (rest, at) = (&mut content[done..], start + done as u64);
+            let read = match source.wait {
+                DeviceWait::Allowed => source.file.read_at(rest, at),
+                DeviceWait::Refused => source.file.read_at_no_wait(rest, at),
+            };
+            match read {
                 Ok(0) => return Err(self.changed()),
                 Ok(got) => done += got,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
@@ -330,9 +376,10 @@ impl Ciphered {
         }
         if let Some(check) = &self.check {
             for (n, segment) in (first..).zip(content.chunks(SEALED_SEGMENT)) {
-                if !check.holds(n, segment, self.source)? {
+                let held = check.holds(n, segment, self.source, source.wait);
+                if !matches!(held, Ok(true)) {
                     content.fill(0);
-                    return Err(self.changed());
+                    return Err(held.err().unwrap_or_else(|| self.changed()));
                 }
             }
         }
@@ -348,113 +395,41 @@ impl Ciphered {
 
 impl PlaintextCheck {
     /// Returns whether segment `n` of a file of `size` bytes agrees with the tree.
-    fn holds(&self, n: u64, segment: &[u8], size: u64) -> io::Result<bool> {
+    fn holds(&self, n: u64, segment: &[u8], size: u64, wait: DeviceWait) -> io::Result<bool> {
         if size <= SEALED_SEGMENT as u64 {
             return Ok(xylem_hash::hash(segment) == self.root);
         }
         let Some(nodes) = &self.nodes else { return Ok(false) };
         let mut said = [0; NODE_LEN];
-        {
-            // A poisoned lock is safe to use: the reader is only a cache.
-            let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
-            nodes.rebase(self.slot);
-            let slot = Node::leaf(SegmentIndex(n)).slot();
-            nodes.read(slot, &mut said).map_err(io::Error::other)?;
-        }
+        let slot = Node::leaf(SegmentIndex(n)).slot();
+        // A poisoned lock is safe to use: the reader is only a cache.
+        let read = match wait {
+            DeviceWait::Allowed => {
+                let mut nodes = nodes.lock().unwrap_or_else(PoisonError::into_inner);
+                nodes.rebase(self.slot);
+                nodes.read(slot, &mut said)
+            }
+            DeviceWait::Refused => {
+                // A thread that reads may hold it for long.
+                let mut nodes = match nodes.try_lock() {
+                    Ok(nodes) => nodes,
+                    Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                    Err(TryLockError::WouldBlock) => {
+                        return Err(io::ErrorKind::WouldBlock.into());
+                    }
+                };
+                nodes.rebase(self.slot);
+                nodes.read_no_wait(slot, &mut said)
+            }
+        };
+        read.map_err(|e| match e.is_waiting() {
+            true => io::ErrorKind::WouldBlock.into(),
+            false => io::Error::other(e),
+        })?;
         let geometry = Geometry::new(size, SegmentSize::DEFAULT);
         Ok(leaf_value(&geometry, SegmentIndex(n), segment).0 == said)
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::fs;
-    use xylem_mail::sealed::{Master, padded};
-    use xylem_sim::noise;
-    use xylem_store::{DiskMedium, FileRef, Store};
-    use xylem_tree::Outboard;
-
-    /// Makes a folder with one encrypted file of these bytes, shown with the size that `shown` returns.
-    fn overlay(dir: &Path, plain: &[u8], shown: fn(u64) -> u64) -> (Overlay, PathBuf, FileKey) {
-        let path = dir.join("plain.bin");
-        fs::write(&path, plain).unwrap();
-        let disk: Arc<dyn Medium> = Arc::new(DiskMedium::new());
-        let store = Store::open(disk.clone(), &dir.join("store")).unwrap();
-        let outboard = Outboard::of(plain, SegmentSize::DEFAULT);
-        let nodes = store.new_file().unwrap();
-        nodes.file().write_all(outboard.as_bytes(), 0).unwrap();
-        let (root, nodes) = (outboard.root(), Some(shared_nodes(&nodes.outboard())));
-        let key = Master::new(&[1; 32], b"here").file(&root);
-        let check = Some(PlaintextCheck { root, nodes, slot: 0 });
-        let (source, key_of_it) = (plain.len() as u64, key.clone());
-        let file = Ciphered { path, source, size: shown(source), key: key_of_it, check };
-        let files = BTreeMap::from([(PathBuf::from("f/a"), Virtual::Ciphered(Arc::new(file)))]);
-        let folder = dir.join("nowhere");
-        (Overlay::new(disk, folder.clone(), files), folder, key)
-    }
-
-    fn same(len: u64) -> u64 {
-        len
-    }
-
-    #[test]
-    fn any_part_read_equals_that_part_of_the_ciphertext() {
-        let dir = tempfile::tempdir().unwrap();
-        let lengths = [1, 1_024, 8_191, 8_192, 8_193, 50_000, 65_537];
-        for (len, shown) in
-            lengths.into_iter().flat_map(|len| [(len, padded as _), (len, same as _)])
-        {
-            let plain = noise(len, len as u64);
-            let (overlay, folder, key) = overlay(dir.path(), &plain, shown);
-            let mut whole = plain.clone();
-            whole.resize(shown(len as u64) as usize, 0);
-            key.apply(0, &mut whole);
-            let file = FileRef::open(&overlay, &folder.join("f/a"), OpenHow::Read).unwrap();
-            assert_eq!(file.metadata().unwrap().size, shown(len as u64));
-            for start in [0, 1, 1_000, 8_191, 8_192, 8_193, 16_384, 40_000, len - 1, len] {
-                for wanted in [1, 100, 8_192, 8_193, 20_000, 60_000] {
-                    let mut read = vec![0; wanted];
-                    let got = file.read_full(&mut read, start as u64).unwrap();
-                    let end = whole.len().min(start + wanted);
-                    let right = whole.get(start..end).unwrap_or_default();
-                    assert_eq!(read[..got], *right, "{len} bytes from {start}, {wanted} wanted");
-                }
-            }
-        }
-    }
-
-    /// The key of the former content encrypts nothing else.
-    #[test]
-    fn changed_plaintext_is_not_encrypted() {
-        let dir = tempfile::tempdir().unwrap();
-        for len in [5_000, 50_000] {
-            let plain = noise(len, 1);
-            let (overlay, folder, _) = overlay(dir.path(), &plain, same);
-            let file = FileRef::open(&overlay, &folder.join("f/a"), OpenHow::Read).unwrap();
-            let mut changed = plain.clone();
-            changed[len - 1] ^= 1;
-            fs::write(dir.path().join("plain.bin"), &changed).unwrap();
-            let mut read = vec![1; len];
-            assert!(file.read_full(&mut read, 0).is_err());
-            assert!(!read.windows(64).any(|w| changed.windows(64).any(|c| c == w)));
-            assert!(len < 8_192 || file.read_full(&mut read[..8_192], 0).is_ok(), "the rest is");
-        }
-    }
-
-    #[test]
-    fn the_overlay_is_listed_and_read_only() {
-        let dir = tempfile::tempdir().unwrap();
-        let (overlay, folder, _) = overlay(dir.path(), b"x", same);
-        let names = |path: &Path| -> Vec<_> {
-            overlay.list_dir(path).unwrap().into_iter().map(|item| (item.name, item.kind)).collect()
-        };
-        assert_eq!(names(&folder), [("f".into(), FileKind::Directory)]);
-        assert_eq!(names(&folder.join("f")), [("a".into(), FileKind::File)]);
-        assert!(overlay.create_dir(&folder.join("g"), 0o755).is_err());
-        assert!(overlay.remove_file(&folder.join("f/a")).is_err());
-        assert!(overlay.open(&folder.join("f/b"), OpenHow::Create { mode: 0o600 }).is_err());
-        assert!(overlay.metadata(&folder.join("f/b")).is_err());
-        assert!(overlay.metadata(&dir.path().join("plain.bin")).is_ok(), "the rest is the disk's");
-    }
-}
+mod tests;

@@ -67,7 +67,7 @@ impl ServedContent {
         match self {
             Self::Still { serving, .. } => serving.reads(),
             Self::Onward(answers) => answers.reads(),
-            Self::Growing(_) => None,
+            Self::Growing(grower) => Some(grower.reads()),
         }
     }
 
@@ -87,10 +87,14 @@ impl ServedContent {
             }
             // Unreadable or changed content counts as missing.
             Self::Onward(answers) => Ok(answers.answer(now, interest, out)),
-            Self::Growing(grower) => return grower.answer(now, interest, out),
+            Self::Growing(grower) => grower.answer(now, interest, out),
         };
         let waits = match &answered {
-            Ok(answer) => *answer == ServeOutcome::NotYet,
+            // The next checkpoint of a growing file is not there yet.
+            Ok(ServeOutcome::NotYet) => !matches!(self, Self::Growing(_)),
+            // An object is unknown as long as the listing is not read.
+            Ok(ServeOutcome::NoSuch) => self.reads().is_some_and(Reads::is_wanting),
+            Ok(_) => false,
             Err(e) => e.is_waiting(),
         };
         match self.reads().filter(|_| waits) {
@@ -154,7 +158,7 @@ pub struct Publications {
 
 impl Publications {
     /// Adds a publication.
-    pub fn add(&mut self, content: ServedContent) -> PublicationId {
+    pub fn add(&mut self, mut content: ServedContent) -> PublicationId {
         let id = PublicationId(self.next);
         self.next += 1;
         self.growing += usize::from(matches!(content, ServedContent::Growing(_)));
@@ -164,6 +168,9 @@ impl Publications {
                 stirred.store(true, Ordering::Release);
                 wake.iter().for_each(|wake| wake());
             }));
+        }
+        if let (ServedContent::Growing(grower), Some(wake)) = (&mut content, &self.wake) {
+            grower.wake_by(wake.clone());
         }
         let object = content.object();
         let (len, key) = (object.len(), object.value().to_vec());

@@ -34,7 +34,7 @@ fn serves_all(store: &Store, path: &Path, log2: u8, objects: &[(ObjectId, u64)])
     signed::keep(store, &manifest.root, &packet).unwrap();
     let found = signed::find(store, &manifest.root, &key().public(), Some(&prefix)).unwrap();
     let reads = Reads::over(store.medium().clone(), path);
-    let onward = onward(store, path, found, &*reads.medium(), &Stop::new(), &mut |_| {});
+    let onward = onward(store, path, found, Some(&reads), &Stop::new(), &mut |_| {});
     let mut answers = onward.unwrap().unwrap().answers(reads).unwrap();
     let mut out = Vec::new();
     for (object, size) in objects.iter().copied().chain([(ObjectId::Root, manifest.size)]) {

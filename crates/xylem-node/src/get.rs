@@ -528,8 +528,7 @@ fn already_there(
         let found = root_as(store, &canonical, &root, &mut from_library(on_event))?;
         return if found == root { Ok(summary) } else { Err(taken()) };
     }
-    let whole =
-        onward(store, &canonical, signed, &**store.medium(), stop, &mut from_library(on_event))?;
+    let whole = onward(store, &canonical, signed, None, stop, &mut from_library(on_event))?;
     let whole = whole.ok_or_else(taken)?;
     signed::keep(store, &root, &whole.signed().packet)?;
     // A publisher that is still up reports us to other getters.

@@ -74,6 +74,12 @@ impl FileRef {
         Ok(Self::new(opened.map_err(|e| StoreError::from_io("open", path, None, e))?, path))
     }
 
+    /// The open file.
+    #[must_use]
+    pub fn handle(&self) -> Arc<dyn MediumFile> {
+        self.file.clone()
+    }
+
     /// The path that errors name.
     #[must_use]
     pub fn path(&self) -> &Path {
@@ -86,6 +92,15 @@ impl FileRef {
     /// The medium's, with the offset.
     pub fn read_full(&self, buf: &mut [u8], offset: u64) -> Result<usize, StoreError> {
         read_full_by(|buf, at| self.file.read_at(buf, at), buf, offset)
+            .map_err(|e| StoreError::from_io("read", &self.path, Some(offset), e))
+    }
+
+    /// As [`FileRef::read_full`], without waiting: see [`MediumFile::read_at_no_wait`].
+    ///
+    /// # Errors
+    /// As [`FileRef::read_full`]; one that [`StoreError::is_waiting`].
+    pub fn read_full_no_wait(&self, buf: &mut [u8], offset: u64) -> Result<usize, StoreError> {
+        read_full_by(|buf, at| self.file.read_at_no_wait(buf, at), buf, offset)
             .map_err(|e| StoreError::from_io("read", &self.path, Some(offset), e))
     }
 

@@ -105,6 +105,11 @@ pub enum Clobber {
 pub trait Medium: Send + Sync {
     /// Opens a file.
     fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>>;
+    /// As [`Medium::open`] for reading, without waiting: [`io::ErrorKind::WouldBlock`] if a device may have to be read
+    /// to find the file. A medium that cannot tell waits.
+    fn open_no_wait(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
+        self.open(path, how)
+    }
     /// The medium of a directory, held open; refuses a link as the last component.
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>>;
     /// Metadata, links not followed.

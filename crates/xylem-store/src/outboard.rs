@@ -45,7 +45,8 @@ impl OutboardFile {
     /// A reader of the (finished) outboard that starts at `slot_offset`.
     #[must_use]
     pub fn reader_at(&self, slot_offset: u64) -> OutboardReader {
-        OutboardReader { file: self.file.clone(), base: slot_offset, blocks: Vec::new(), clock: 0 }
+        let (blocks, clock) = (Vec::new(), 0);
+        OutboardReader { file: self.file.clone(), base: slot_offset, blocks, clock, waits: true }
     }
 }
 
@@ -91,6 +92,8 @@ pub struct OutboardReader {
     base: u64,
     blocks: Vec<OutboardBlock>,
     clock: u64,
+    /// Whether reads may wait for a device.
+    waits: bool,
 }
 
 #[derive(Debug)]
@@ -107,6 +110,24 @@ impl OutboardReader {
         self.base = slot_offset;
     }
 
+    /// As [`OutboardReader::read`], without waiting.
+    ///
+    /// # Errors
+    /// As [`OutboardReader::read`]; one that [`StoreError::is_waiting`].
+    pub fn read_no_wait(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
+        self.waits = false;
+        let read = self.read(first_slot, out);
+        self.waits = true;
+        read
+    }
+
+    fn read_file(&self, out: &mut [u8], offset: u64) -> Result<usize, StoreError> {
+        match self.waits {
+            true => self.file.read_full(out, offset),
+            false => self.file.read_full_no_wait(out, offset),
+        }
+    }
+
     /// Reads `out.len() / 32` nodes from `first_slot` on.
     ///
     /// # Errors
@@ -114,7 +135,7 @@ impl OutboardReader {
     pub fn read(&mut self, first_slot: u64, out: &mut [u8]) -> Result<(), StoreError> {
         let start = byte_of(&self.file, self.base.saturating_add(first_slot))?;
         if out.len() >= BLOCK {
-            let got = self.file.read_full(out, start)?;
+            let got = self.read_file(out, start)?;
             return if got == out.len() { Ok(()) } else { Err(self.ends_early(start, got)) };
         }
         let (mut at, mut out) = (start, out);
@@ -155,7 +176,7 @@ impl OutboardReader {
             self.blocks.swap_remove(oldest.unwrap_or(0)).bytes
         };
         bytes.resize(BLOCK, 0);
-        let got = self.file.read_full(&mut bytes, number.saturating_mul(BLOCK_BYTES))?;
+        let got = self.read_file(&mut bytes, number.saturating_mul(BLOCK_BYTES))?;
         bytes.truncate(got);
         let at = self.blocks.len();
         self.blocks.push(OutboardBlock { number, used: self.clock, bytes });

@@ -16,7 +16,8 @@ use xylem_tree::{
     SegmentSize, leaf_value,
 };
 
-use super::log::{CheckpointLog, CheckpointRecord};
+use super::log::{CheckpointRecord, SeenLog};
+use crate::reads::GrowingRead;
 
 /// Most checkpoints kept open for serving.
 const OPEN: usize = 16;
@@ -30,9 +31,9 @@ pub(super) struct OpenCheckpoint {
 
 /// The checkpoints of one growing file.
 pub(super) struct Checkpoints {
-    pub(super) file: FileRef,
-    pub(super) outboard: FileRef,
-    pub(super) log: CheckpointLog,
+    pub(super) file: GrowingRead,
+    pub(super) outboard: GrowingRead,
+    pub(super) log: SeenLog,
     pub(super) object: Name,
     pub(super) key: PublisherKey,
     pub(super) file_name: Vec<u8>,
@@ -43,6 +44,13 @@ pub(super) struct Checkpoints {
 }
 
 impl Checkpoints {
+    /// Takes note of a checkpoint that was recorded.
+    pub(super) fn note(&mut self, record: CheckpointRecord) {
+        self.file.grew();
+        self.outboard.grew();
+        self.log.note(record);
+    }
+
     /// Signs a checkpoint, keeps it open and returns its versioned prefix.
     pub(super) fn keep_open(
         &mut self,
@@ -72,42 +80,9 @@ impl Checkpoints {
         Some(prefix)
     }
 
-    fn tail_of(&self, geometry: &Geometry) -> Result<Vec<u8>, StoreError> {
-        let range = geometry.segment_range(geometry.last_segment());
-        let mut tail = vec![0; (range.end - range.start) as usize]; // one segment at most
-        let got = self.file.read_full(&mut tail, range.start)?;
-        tail.truncate(got);
-        Ok(tail)
-    }
-
-    /// Recomputes a checkpoint; `None` if the data on disk does not have its root.
-    fn checkpoint_of(&self, entry: &CheckpointRecord) -> Result<Option<Checkpoint>, StoreError> {
-        let geometry = Geometry::new(entry.size, SegmentSize::DEFAULT);
-        let tail = self.tail_of(&geometry)?;
-        let mut nodes = GrowingNodes { outboard: &self.outboard, checkpoint: None };
-        let made = Checkpoint::read(&geometry, &mut nodes, &tail).ok();
-        Ok(made.filter(|made| made.root() == entry.root))
-    }
-
-    /// Returns the tree as it was at this checkpoint, ready to grow. `None` if the outboard is damaged or the file's
-    /// end has changed. All nodes are checked, because they are served as proofs.
-    pub(super) fn tree_of(
-        &self,
-        entry: &CheckpointRecord,
-    ) -> Result<Option<GrowingTree>, StoreError> {
-        let Some(checkpoint) = self.checkpoint_of(entry)? else { return Ok(None) };
-        let geometry = *checkpoint.geometry();
-        let mut nodes = GrowingNodes { outboard: &self.outboard, checkpoint: Some(&checkpoint) };
-        if !check_tree(&mut nodes, geometry.segments(), &entry.root)?.is_whole() {
-            return Ok(None);
-        }
-        let tail = self.tail_of(&geometry)?;
-        let mut nodes = GrowingNodes { outboard: &self.outboard, checkpoint: None };
-        Ok(GrowingTree::resume(&geometry, &mut nodes, &tail).ok())
-    }
-
     fn open_again(&mut self, number: u64, entry: &CheckpointRecord) -> Result<bool, StoreError> {
-        let Some(checkpoint) = self.checkpoint_of(entry)? else { return Ok(false) };
+        let files = CheckpointFiles { file: &self.file.file, outboard: &self.outboard.file };
+        let Some(checkpoint) = files.checkpoint_of(entry)? else { return Ok(false) };
         Ok(self.keep_open(number, entry, checkpoint).is_some())
     }
 
@@ -126,7 +101,7 @@ impl Checkpoints {
     }
 
     pub(super) fn pointer_packet(&self, number: u64) -> Result<Option<Vec<u8>>, StoreError> {
-        let Some(entry) = self.log.entry(number)? else { return Ok(None) };
+        let Some(entry) = self.log.records().entry(number)? else { return Ok(None) };
         let prefix = naming::versioned(self.object.as_ref(), entry.version).ok();
         Ok(prefix.and_then(|prefix| sign_pointer(prefix.as_ref(), number, &self.key)))
     }
@@ -160,7 +135,7 @@ impl Checkpoints {
         let at = match self.open.iter().position(|open| open.version == version) {
             Some(at) => at,
             None => {
-                let found = self.log.find(version)?;
+                let found = self.log.records().find(version)?;
                 let Some((number, entry)) = found else { return Ok(ServeOutcome::NoSuch) };
                 if !self.open_again(number, &entry)? {
                     return Ok(ServeOutcome::NoSuch);
@@ -170,11 +145,54 @@ impl Checkpoints {
         };
         let open = &mut self.open[at];
         let mut source = CheckpointSource {
-            file: &self.file,
-            outboard: &self.outboard,
+            file: &self.file.file,
+            outboard: &self.outboard.file,
             checkpoint: &open.checkpoint,
         };
         open.publication.answer(interest, &mut source, out)
+    }
+}
+
+/// The file and its outboard.
+#[derive(Clone, Copy)]
+pub(super) struct CheckpointFiles<'a> {
+    pub(super) file: &'a FileRef,
+    pub(super) outboard: &'a FileRef,
+}
+
+impl CheckpointFiles<'_> {
+    fn tail_of(&self, geometry: &Geometry) -> Result<Vec<u8>, StoreError> {
+        let range = geometry.segment_range(geometry.last_segment());
+        let mut tail = vec![0; (range.end - range.start) as usize]; // one segment at most
+        let got = self.file.read_full(&mut tail, range.start)?;
+        tail.truncate(got);
+        Ok(tail)
+    }
+
+    /// Recomputes a checkpoint; `None` if the data on disk does not have its root.
+    fn checkpoint_of(&self, entry: &CheckpointRecord) -> Result<Option<Checkpoint>, StoreError> {
+        let geometry = Geometry::new(entry.size, SegmentSize::DEFAULT);
+        let tail = self.tail_of(&geometry)?;
+        let mut nodes = GrowingNodes { outboard: self.outboard, checkpoint: None };
+        let made = Checkpoint::read(&geometry, &mut nodes, &tail).ok();
+        Ok(made.filter(|made| made.root() == entry.root))
+    }
+
+    /// Returns the tree as it was at this checkpoint, ready to grow. `None` if the outboard is damaged or the file's
+    /// end has changed. All nodes are checked, because they are served as proofs.
+    pub(super) fn tree_of(
+        &self,
+        entry: &CheckpointRecord,
+    ) -> Result<Option<GrowingTree>, StoreError> {
+        let Some(checkpoint) = self.checkpoint_of(entry)? else { return Ok(None) };
+        let geometry = *checkpoint.geometry();
+        let mut nodes = GrowingNodes { outboard: self.outboard, checkpoint: Some(&checkpoint) };
+        if !check_tree(&mut nodes, geometry.segments(), &entry.root)?.is_whole() {
+            return Ok(None);
+        }
+        let tail = self.tail_of(&geometry)?;
+        let mut nodes = GrowingNodes { outboard: self.outboard, checkpoint: None };
+        Ok(GrowingTree::resume(&geometry, &mut nodes, &tail).ok())
     }
 }
 

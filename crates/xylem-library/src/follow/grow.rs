@@ -1,8 +1,8 @@
 //! [`Grower`]: the publisher's side of a growing file, which another program appends to.
 //!
-//! [`Grower::poll`] reads new bytes, and [`xylem_tree::GrowingTree`] hashes them once. Nodes that are left-complete go
-//! to the outboard. From time to time a checkpoint is recorded, signed and reported. [`Grower::answer`] serves all
-//! checkpoints.
+//! [`Grower::poll`] has a thread read new bytes (`growth`), and [`xylem_tree::GrowingTree`] hashes them once. Nodes that
+//! are left-complete go to the outboard. From time to time a checkpoint is recorded, signed and reported.
+//! [`Grower::answer`] serves all checkpoints.
 //!
 //! Hashed content is not read again. A change of it is noticed by the size, by the last segment's bytes and by the
 //! file's identity; any other change is found when that content is requested, and the request is refused. If the file's
@@ -11,38 +11,34 @@
 use std::collections::VecDeque;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use xylem_object::{Publication, PublisherKey, ServeOutcome, naming};
 use xylem_packet::{Interest, Name};
 use xylem_store::{
-    FileKind, FileRef, Medium, OpenHow, OutboardFile, OutboardWriter, Store, StoreError,
-    require_size,
+    FileKind, FileRef, Medium, OpenHow, OutboardFile, Store, StoreError, require_size,
 };
 use xylem_tree::{Checkpoint, GrowingTree, SegmentSize, TreeKind};
 
-use super::checkpoints::Checkpoints;
+use super::checkpoints::{CheckpointFiles, Checkpoints};
 use super::error::{GrowError, Rewritten};
+use super::growth::{GrowthPlace, GrowthReader, GrowthRequest, GrowthStep, RecordedCheckpoint};
 use super::input;
 use super::log::{self, CheckpointLog, CheckpointRecord};
 use crate::event::{CheckpointMade, LibraryEvent};
 use crate::ours;
 use crate::path::{canonical, os_bytes};
+use crate::reads::{ReadKind, Reads, Wake};
 use crate::stop::Stop;
 use crate::time::UnixTime;
 
 /// Interval between two reads of the file.
 const READ_EVERY: Duration = Duration::from_millis(25);
-/// Bytes read at once.
-const READ: usize = 1 << 20;
-/// Bytes that one poll hashes before Interests are answered again.
-const POLL_BYTES: u64 = 4 << 20;
 /// Longest time for which a stopped share serves its last checkpoint.
 const LINGER: Duration = Duration::from_secs(10);
 /// A stopped share ends earlier if no Interest arrives for this long.
-const QUIET: Duration = Duration::from_millis(2_500);
+pub(super) const QUIET: Duration = Duration::from_millis(2_500);
 
 /// When checkpoints are made.
 #[derive(Clone, Debug)]
@@ -74,22 +70,50 @@ pub enum FollowInput {
 
 /// A growing file that is published; see the module's documentation.
 pub struct Grower {
-    options: FollowOptions,
-    medium: Arc<dyn Medium>,
+    /// Interval of checkpoints.
+    every: Duration,
     path: PathBuf,
-    writer: OutboardWriter,
-    tree: GrowingTree,
     checkpoints: Checkpoints,
+    /// Reads and hashes the file. `None` only while it is opened.
+    growth: Option<GrowthPlace>,
+    /// Threads that read what is not in memory.
+    reads: Reads,
+    /// Wakes the loop. Without it the file is read in [`Grower::poll`].
+    wake: Option<Wake>,
     /// When the file is read next, and when the newest checkpoint was made.
     read_at: Duration,
     made_at: Duration,
     input: Option<Receiver<io::Result<()>>>,
     /// Set once asked to end: since when, and when the last Interest arrived.
     ending: Option<(Duration, Duration)>,
-    /// Set while the name leads to another file or to none: how that was noticed, and when bytes were last read or
-    /// requested. Bytes still written to the old file are published as its end.
+    /// As of the reader, and when bytes were last requested.
     detached: Option<(Rewritten, Duration)>,
-    buffer: Vec<u8>,
+}
+
+/// The warning that the log of the file at `path` was damaged.
+fn lost_checkpoints(path: &Path) -> LibraryEvent {
+    let what = "the record of its earlier checkpoints was damaged: lost checkpoints are no longer served, and changes \
+                of the bytes that they covered go unnoticed";
+    LibraryEvent::Warning { what: format!("{}: {what}", path.display()) }
+}
+
+/// Opens the file at `path`, which must be a regular one outside of stores.
+fn opened(
+    medium: &dyn Medium,
+    path: &Path,
+    canonical: &Path,
+    options: &FollowOptions,
+) -> Result<FileRef, GrowError> {
+    if !matches!(options.input, Some(FollowInput::Store)) {
+        ours::require_outside(medium, canonical)?;
+    }
+    let how = if options.input.is_some() { OpenHow::ReadWrite } else { OpenHow::Read };
+    let file = FileRef::open(medium, canonical, how)?;
+    if file.metadata()?.kind != FileKind::File {
+        return Err(GrowError::NotAFile(path.to_path_buf()));
+    }
+    require_size(&file)?;
+    Ok(file)
 }
 
 impl Grower {
@@ -113,92 +137,101 @@ impl Grower {
             Some(input) => input::kept(store, input, now)?,
         };
         let canonical = canonical(&path)?;
-        if !matches!(options.input, Some(FollowInput::Store)) {
-            ours::require_outside(&*medium, &canonical)?;
-        }
         let file_name = os_bytes(canonical.file_name().unwrap_or_default());
         let object = (author.name)(&file_name);
         if let Err(source) = naming::versioned(object.as_ref(), u64::MAX) {
             return Err(GrowError::Name { name: object, source });
         }
-        let how = if options.input.is_some() { OpenHow::ReadWrite } else { OpenHow::Read };
-        let file = FileRef::open(&*medium, &canonical, how)?;
-        if file.metadata()?.kind != FileKind::File {
-            return Err(GrowError::NotAFile(path));
-        }
-        require_size(&file)?;
+        let file = opened(&*medium, &path, &canonical, options)?;
         let place = os_bytes(canonical.as_os_str());
         let place = |extension| log::place(store, &place, object.as_ref(), extension);
         let log = CheckpointLog::open(&*medium, &place("log")?, object.as_ref())?;
         if log.lost() {
-            let what = "the record of its earlier checkpoints was damaged: lost checkpoints are no longer served, \
-                        and changes of the bytes that they covered go unnoticed";
-            let what = format!("{}: {what}", canonical.display());
-            on_event(LibraryEvent::Warning { what });
+            on_event(lost_checkpoints(&canonical));
         }
         let outboard = log::open(&*medium, &place("outboard")?)?;
-        let mut grower = Self {
+        let reads = Reads::over(medium.clone(), &canonical);
+        let checkpoints = Checkpoints {
+            file: reads.growing(&file, ReadKind::Content),
+            outboard: reads.growing(&outboard, ReadKind::GrowingNodes),
+            log: log.seen_by(&reads),
+            object,
+            key: PublisherKey::from_bytes(&author.key.to_bytes()),
+            file_name,
+            open: VecDeque::new(),
+            awaited: false,
+        };
+        let reader = GrowthReader {
             options: options.clone(),
-            path: canonical,
+            medium,
+            path: canonical.clone(),
+            file: file.clone(),
             writer: OutboardFile::new(outboard.clone()).writer_at(0),
             tree: GrowingTree::new(SegmentSize::DEFAULT, TreeKind::Blake3),
-            checkpoints: Checkpoints {
-                file,
-                outboard,
-                log,
-                object,
-                key: PublisherKey::from_bytes(&author.key.to_bytes()),
-                file_name,
-                open: VecDeque::new(),
-                awaited: false,
-            },
+            log,
+            made_at: Duration::ZERO,
+            detached: None,
+            buffer: Vec::new(),
+        };
+        let mut grower = Self {
+            every: options.every,
+            path: canonical,
+            checkpoints,
+            growth: None,
+            reads,
+            wake: None,
             read_at: Duration::ZERO,
             made_at: Duration::ZERO,
             input: None,
             ending: None,
             detached: None,
-            buffer: Vec::new(),
-            medium,
         };
-        grower.resume(now, stop, on_event)?;
+        let reader = grower.resume(reader, &outboard, now, stop, on_event)?;
+        grower.growth = Some(GrowthPlace::new(reader));
         if options.input.is_some() {
-            grower.input = Some(input::copy_input(grower.checkpoints.file.clone())?);
+            grower.input = Some(input::copy_input(file)?);
         }
         Ok(grower)
     }
 
-    /// Restores the tree of the last run, and hashes what was appended since.
+    /// Restores the tree of the last run, hashes what was appended since, and opens the newest checkpoint.
     fn resume(
         &mut self,
+        mut reader: GrowthReader,
+        outboard: &FileRef,
         now: UnixTime,
         stop: &Stop,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), GrowError> {
-        if let Some(newest) = self.checkpoints.log.newest() {
-            match self.checkpoints.tree_of(&newest)? {
-                Some(tree) => self.tree = tree,
+    ) -> Result<GrowthReader, GrowError> {
+        if let Some(newest) = reader.log.newest() {
+            let files = CheckpointFiles { file: &reader.file, outboard };
+            match files.tree_of(&newest)? {
+                Some(tree) => reader.tree = tree,
                 None => {
                     // A lost or damaged outboard is recomputed; the root shows if it is another file.
-                    self.hash_up_to(newest.size, stop, on_event)?;
-                    if self.tree.size() < newest.size {
-                        return Err(self.rewritten(Rewritten::Shorter));
+                    reader.hash_up_to(newest.size, stop, on_event)?;
+                    if reader.tree.size() < newest.size {
+                        return Err(reader.rewritten(Rewritten::Shorter));
                     }
-                    if self.tree.checkpoint().root() != newest.root {
-                        return Err(self.rewritten(Rewritten::Other));
+                    if reader.tree.checkpoint().root() != newest.root {
+                        return Err(reader.rewritten(Rewritten::Other));
                     }
-                    self.writer.flush()?;
+                    reader.writer.flush()?;
                 }
             }
         }
-        self.hash_up_to(self.size()?, stop, on_event)?;
-        match self.checkpoints.log.newest() {
-            Some(newest) if newest.size == self.tree.size() && !newest.last => {
-                let number = self.checkpoints.log.count() - 1;
-                self.keep_open(number, &newest, self.tree.checkpoint())?;
+        reader.hash_up_to(reader.size()?, stop, on_event)?;
+        match reader.log.newest() {
+            Some(newest) if newest.size == reader.tree.size() && !newest.last => {
+                let number = reader.log.count() - 1;
+                self.keep_open(number, &newest, reader.tree.checkpoint())?;
             }
-            _ => self.make(Duration::ZERO, now, false, on_event)?,
+            _ => {
+                let made = reader.make(Duration::ZERO, now, false)?;
+                self.publish(made, on_event)?;
+            }
         }
-        Ok(())
+        Ok(reader)
     }
 
     /// Signs a checkpoint, keeps it open and returns its versioned prefix.
@@ -212,85 +245,22 @@ impl Grower {
         kept.ok_or_else(|| GrowError::Unpublishable(self.checkpoints.object.clone()))
     }
 
-    fn hash_up_to(
+    /// Signs a recorded checkpoint, opens it and reports it.
+    fn publish(
         &mut self,
-        end: u64,
-        stop: &Stop,
+        made: RecordedCheckpoint,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<(), GrowError> {
-        let mut reported = 0;
-        while self.tree.size() < end {
-            if self.hash_new(READ as u64, end)? == 0 {
-                break;
-            }
-            if self.tree.size() - reported > 32 << 20 {
-                reported = self.tree.size();
-                on_event(LibraryEvent::Hashing { done: reported, total: end });
-                if stop.raised() {
-                    return Err(GrowError::Interrupted);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn size(&self) -> Result<u64, GrowError> {
-        Ok(self.checkpoints.file.metadata()?.size)
-    }
-
-    fn rewritten(&self, how: Rewritten) -> GrowError {
-        GrowError::Rewritten { path: self.path.clone(), how }
-    }
-
-    /// Reads and hashes at most `most` new bytes, none past `end`; returns how many. It also reads the hashed bytes of
-    /// the last segment, which must be unchanged.
-    fn hash_new(&mut self, most: u64, end: u64) -> Result<u64, GrowError> {
-        let (start, tail) = self.tree.tail();
-        let known = tail.len();
-        let new = most.min(end.saturating_sub(self.tree.size())).min(READ as u64) as usize;
-        self.buffer.resize(known + new, 0);
-        let got = self.checkpoints.file.read_full(&mut self.buffer, start)?;
-        if got < known || self.buffer[..known] != *tail {
-            return Err(self.rewritten(Rewritten::End));
-        }
-        let writer = &mut self.writer;
-        let pushed =
-            self.tree.push(&self.buffer[known..got], |slot, value| writer.write(slot, &value.0));
-        pushed?;
-        Ok((got - known) as u64)
-    }
-
-    /// Records, signs and opens a checkpoint of what was hashed.
-    fn make(
-        &mut self,
-        now: Duration,
-        wall: UnixTime,
-        last: bool,
-        on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(), GrowError> {
-        self.writer.flush()?;
-        let checkpoint = self.tree.checkpoint();
-        let meta = self.checkpoints.file.metadata()?;
-        let before =
-            self.checkpoints.log.newest().map_or(0, |newest| newest.version.saturating_add(1));
-        let entry = CheckpointRecord {
-            version: wall.microseconds().max(before),
-            size: checkpoint.geometry().size(),
-            root: checkpoint.root(),
-            mode: (meta.mode & 0o777) as u16,
-            last,
-        };
-        self.checkpoints.log.append(entry)?;
-        self.made_at = now;
-        let number = self.checkpoints.log.count() - 1;
-        let prefix = self.keep_open(number, &entry, checkpoint)?;
+        let RecordedCheckpoint { number, record, checkpoint } = made;
+        self.checkpoints.note(record);
+        let name = self.keep_open(number, &record, checkpoint)?;
         on_event(LibraryEvent::Checkpoint(CheckpointMade {
             number,
-            version: entry.version,
-            name: prefix,
-            root: entry.root,
-            bytes: entry.size,
-            last,
+            version: record.version,
+            name,
+            root: record.root,
+            bytes: record.size,
+            last: record.last,
         }));
         Ok(())
     }
@@ -300,13 +270,33 @@ impl Grower {
         self.checkpoints.newest()
     }
 
-    /// Returns when [`Self::poll`] is due; `None` once the last checkpoint is made, because nothing more is read.
-    pub fn poll_timeout(&self) -> Option<Duration> {
-        let leaves = self.detached.map(|(_, since)| since + QUIET);
-        if self.ended() { leaves } else { Some(self.read_at) }
+    /// Has a thread read the file from now on, which calls `wake` when [`Self::poll`] has something to do.
+    pub(crate) fn wake_by(&mut self, wake: Wake) {
+        self.wake = Some(wake);
     }
 
-    /// Reads new bytes and makes the checkpoints that are due. Returns the pointer packet for which an Interest waits.
+    /// Returns the threads that read what is not in memory.
+    pub(crate) fn reads(&self) -> &Reads {
+        &self.reads
+    }
+
+    fn away_since(&self) -> Option<Duration> {
+        self.growth.as_ref().and_then(GrowthPlace::away_since)
+    }
+
+    /// Returns when [`Self::poll`] is due; `None` once the last checkpoint is made, because nothing more is read, and
+    /// while a thread reads.
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let leaves = self.detached.map(|(_, since)| since + QUIET);
+        match (self.ended(), self.away_since()) {
+            (true, _) => leaves,
+            (false, None) => Some(self.read_at),
+            (false, Some(_)) => None,
+        }
+    }
+
+    /// Reads new bytes, or has a thread read them, and publishes the checkpoints that are due. Returns the pointer packet
+    /// for which an Interest waits.
     ///
     /// # Errors
     /// See [`GrowError`].
@@ -319,79 +309,36 @@ impl Grower {
         if let Some((how, since)) = self.detached
             && self.ended()
         {
-            return if now < since + QUIET { Ok(None) } else { Err(self.rewritten(how)) };
+            let path = self.path.clone();
+            return if now < since + QUIET {
+                Ok(None)
+            } else {
+                Err(GrowError::Rewritten { path, how })
+            };
         }
-        if now < self.read_at || self.ended() {
+        if self.ended() {
             return Ok(None);
         }
-        let before = self.checkpoints.log.count();
-        let ended = self.input_ended()?;
-        let caught_up = self.read_new(now, wall, POLL_BYTES, on_event)?;
-        let left = self.detached.is_some_and(|(_, since)| now >= since + QUIET);
-        let ends = ended || left || self.ending.is_some();
-        self.read_at = if caught_up { now + READ_EVERY.min(self.options.every) } else { now };
-        if caught_up && ends {
-            self.make(now, wall, true, on_event)?;
-            // Getters have the same time again to fetch the last checkpoint.
-            self.detached = self.detached.map(|(how, _)| (how, now));
-        }
-        Ok((self.checkpoints.log.count() > before).then(|| self.pointer(before)).flatten())
-    }
-
-    /// Hashes new bytes and makes checkpoints as they are due. Returns whether all was read.
-    fn read_new(
-        &mut self,
-        now: Duration,
-        wall: UnixTime,
-        most: u64,
-        on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<bool, GrowError> {
-        let end = self.size()?;
-        if end < self.tree.size() {
-            return Err(self.rewritten(Rewritten::Shrunk));
-        }
-        self.notice_detached(now, end)?;
-        let mut left = most;
-        loop {
-            let published = self.checkpoints.log.newest().map_or(0, |newest| newest.size);
-            let room = (published.saturating_add(self.options.every_bytes))
-                .saturating_sub(self.tree.size());
-            if room == 0 {
-                self.make(now, wall, false, on_event)?;
-                continue;
-            }
-            let taken =
-                if self.tree.size() < end { self.hash_new(room.min(left), end)? } else { 0 };
-            left -= taken;
-            if taken == 0 {
-                break;
-            }
-            if left == 0 {
-                return Ok(false);
-            }
-        }
-        let published = self.checkpoints.log.newest().map_or(0, |newest| newest.size);
-        if self.tree.size() > published && now >= self.made_at + self.options.every {
-            self.make(now, wall, false, on_event)?;
-        }
-        Ok(true)
-    }
-
-    /// Notices that the name leads elsewhere, as when a log is rotated, and whether the old file still grows.
-    fn notice_detached(&mut self, now: Duration, end: u64) -> Result<(), GrowError> {
-        let ino = self.checkpoints.file.metadata()?.ino;
-        let how = match self.medium.metadata(&self.path) {
-            Err(_) => Rewritten::Gone,
-            Ok(named) if named.ino != ino => Rewritten::Replaced,
-            Ok(_) => {
-                self.detached = None;
-                return Ok(());
+        let step = match self.away_since() {
+            Some(_) => self.growth.as_mut().and_then(GrowthPlace::take_step),
+            None if now < self.read_at => None,
+            None => {
+                let ends = self.input_ended()? || self.ending.is_some();
+                let request = GrowthRequest { now, wall, ends };
+                self.growth.as_mut().and_then(|growth| growth.start(request, self.wake.as_ref()))
             }
         };
-        let since = self.detached.map_or(now, |(_, since)| since);
-        let since = if end > self.tree.size() { now } else { since };
-        self.detached = Some((how, since));
-        Ok(())
+        let Some(GrowthStep { reader, made, caught_up }) = step else { return Ok(None) };
+        (self.made_at, self.detached) = (reader.made_at, reader.detached);
+        if let Some(growth) = &mut self.growth {
+            growth.put_back(reader);
+        }
+        let before = self.checkpoints.log.count();
+        for made in made {
+            self.publish(made, on_event)?;
+        }
+        self.read_at = if caught_up? { now + READ_EVERY.min(self.every) } else { now };
+        Ok((self.checkpoints.log.count() > before).then(|| self.pointer(before)).flatten())
     }
 
     /// Returns whether standard input has ended.
@@ -439,12 +386,13 @@ impl Grower {
     }
 
     /// Asks the file to end: the next [`Self::poll`] makes the last checkpoint, which is then served to present peers.
-    /// Returns true once that is over.
+    /// Returns true once that is over, or the file could not be read for long.
     pub fn may_end(&mut self, now: Duration, peers: usize) -> bool {
         let (since, asked) = *self.ending.get_or_insert((now, now));
         if !self.ended() {
             self.read_at = now;
-            return false;
+            // A disk that hangs does not keep the share from ending.
+            return self.away_since().is_some_and(|away| now >= away.max(since) + LINGER);
         }
         peers == 0 || now >= since + LINGER || now >= asked + QUIET
     }

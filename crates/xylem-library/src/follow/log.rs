@@ -11,6 +11,7 @@ use xylem_packet::NameRef;
 use xylem_store::{FileRef, Medium, OpenHow, Store, StoreError};
 use xylem_tree::{Geometry, SegmentSize};
 
+use crate::reads::{GrowingRead, ReadKind, Reads};
 use crate::trees;
 
 /// Length of a record, bytes.
@@ -233,6 +234,20 @@ impl CheckpointLog {
         Ok(Self { file, count, newest, lost })
     }
 
+    /// Returns the log as the serving loop reads it; checkpoints that are appended later are to be noted there.
+    pub(super) fn seen_by(&self, reads: &Reads) -> SeenLog {
+        SeenLog {
+            file: reads.growing(&self.file, ReadKind::Fixed),
+            count: self.count,
+            newest: self.newest,
+        }
+    }
+
+    #[cfg(test)]
+    fn records(&self) -> CheckpointRecords<'_> {
+        CheckpointRecords { file: &self.file, count: self.count, newest: self.newest }
+    }
+
     /// Returns whether the log was damaged, so that checkpoints may be missing.
     pub(super) fn lost(&self) -> bool {
         self.lost
@@ -255,10 +270,54 @@ impl CheckpointLog {
         self.newest = Some(entry);
         Ok(())
     }
+}
 
+/// A log that another thread appends to; see [`CheckpointLog::seen_by`].
+pub(super) struct SeenLog {
+    file: GrowingRead,
+    count: u64,
+    newest: Option<CheckpointRecord>,
+}
+
+impl SeenLog {
+    /// Returns the number of checkpoints.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Returns the newest checkpoint.
+    pub(super) fn newest(&self) -> Option<CheckpointRecord> {
+        self.newest
+    }
+
+    /// Takes note of a checkpoint that was appended.
+    pub(super) fn note(&mut self, entry: CheckpointRecord) {
+        self.file.grew();
+        self.count += 1;
+        self.newest = Some(entry);
+    }
+
+    /// Returns all records.
+    pub(super) fn records(&self) -> CheckpointRecords<'_> {
+        CheckpointRecords { file: &self.file.file, count: self.count, newest: self.newest }
+    }
+}
+
+/// The records of a log, in its file.
+pub(super) struct CheckpointRecords<'a> {
+    file: &'a FileRef,
+    count: u64,
+    newest: Option<CheckpointRecord>,
+}
+
+impl CheckpointRecords<'_> {
     /// Returns checkpoint `number`, counted from 0.
     pub(super) fn entry(&self, number: u64) -> Result<Option<CheckpointRecord>, StoreError> {
-        if number >= self.count { Ok(None) } else { read_record(&self.file, number + 1) }
+        match number.checked_add(1) {
+            Some(count) if count == self.count => Ok(self.newest),
+            Some(count) if count < self.count => read_record(self.file, count),
+            _ => Ok(None),
+        }
     }
 
     /// Returns the checkpoint of this version and its number, by a binary search in the file that skips damaged
@@ -311,16 +370,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let mut log = open(&path);
-        assert_eq!((log.count(), log.newest(), log.find(5).unwrap()), (0, None, None));
+        assert_eq!((log.count(), log.newest(), log.records().find(5).unwrap()), (0, None, None));
         for n in 0..100 {
             log.append(entry(n)).unwrap();
         }
         for n in 0..100 {
-            assert_eq!(log.entry(n).unwrap(), Some(entry(n)));
-            assert_eq!(log.find(1_000 + 10 * n).unwrap(), Some((n, entry(n))));
-            assert_eq!(log.find(1_001 + 10 * n).unwrap(), None);
+            assert_eq!(log.records().entry(n).unwrap(), Some(entry(n)));
+            assert_eq!(log.records().find(1_000 + 10 * n).unwrap(), Some((n, entry(n))));
+            assert_eq!(log.records().find(1_001 + 10 * n).unwrap(), None);
         }
-        assert_eq!(log.entry(100).unwrap(), None);
+        assert_eq!(log.records().entry(100).unwrap(), None);
         drop(log);
         let whole = std::fs::read(&path).unwrap();
         for cut in [1, 63, 64, 65, 128] {
@@ -329,7 +388,7 @@ mod tests {
             let mut log = open(&path);
             assert_eq!((log.count(), log.newest()), (left, Some(entry(left - 1))));
             log.append(entry(left)).unwrap();
-            assert_eq!(log.entry(left).unwrap(), Some(entry(left)));
+            assert_eq!(log.records().entry(left).unwrap(), Some(entry(left)));
         }
     }
 
@@ -351,7 +410,11 @@ mod tests {
             let mut log = open(&path);
             assert_eq!(log.count(), left, "{zeros:?}");
             for n in (0..left).filter(|n| !zeros.contains(&(64 + 64 * *n as usize))) {
-                assert_eq!(log.find(1_000 + 10 * n).unwrap(), Some((n, entry(n))), "{zeros:?}");
+                assert_eq!(
+                    log.records().find(1_000 + 10 * n).unwrap(),
+                    Some((n, entry(n))),
+                    "{zeros:?}"
+                );
             }
             log.append(entry(20)).unwrap();
             drop(log);

@@ -33,7 +33,7 @@ pub struct Answers {
     source: HeldSource,
     proofs: Proofs,
     have: Option<(Duration, Have)>,
-    /// Threads that read content not in memory; `None`: reads block.
+    /// Threads that read what is not in memory; `None`: reads block.
     reads: Option<Reads>,
     /// Bytes of content sent.
     pub served: u64,
@@ -53,7 +53,7 @@ impl Answers {
         Self { reads: Some(reads), ..self }
     }
 
-    /// Returns the threads that read content not in memory.
+    /// Returns the threads that read what is not in memory.
     pub fn reads(&self) -> Option<&Reads> {
         self.reads.as_ref()
     }
@@ -76,7 +76,15 @@ impl Answers {
         out: &mut Vec<u8>,
     ) -> ServeOutcome {
         let name = interest.name();
-        let sent = match naming::parse(self.publication.prefix(), name) {
+        let request = naming::parse(self.publication.prefix(), name);
+        if let Some(
+            PublicationRequest::Segment { object, .. } | PublicationRequest::Tile { object, .. },
+        ) = request
+            && self.source.waits_for_listing(object)
+        {
+            return ServeOutcome::NotYet;
+        }
+        let sent = match request {
             Some(PublicationRequest::Have { .. }) => self.answer_have(now, name, out),
             Some(PublicationRequest::Segment { object, index }) => {
                 if !self.source.holdings().has(object, index) {

@@ -177,6 +177,13 @@ impl Holdings {
         }
     }
 
+    /// Returns whether a thread must read this file's part of the listing first.
+    pub(crate) fn waits_for_listing(&self, number: u64) -> bool {
+        let mut state = self.state();
+        let listed = state.tree.as_mut().map(|tree| tree.files.file(number).map(drop));
+        listed.is_some_and(|listed| listed.is_err_and(|e| e.is_waiting()))
+    }
+
     /// Returns a directory's regular file.
     pub(crate) fn listed(&self, number: u64) -> Option<ListedFile> {
         self.state().tree.as_mut()?.file(number)

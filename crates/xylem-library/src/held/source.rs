@@ -57,6 +57,14 @@ impl HeldSource {
         &self.holdings
     }
 
+    /// Returns whether a thread must read the listing first, before anything is known of this object.
+    pub(super) fn waits_for_listing(&self, object: ObjectId) -> bool {
+        match object {
+            ObjectId::File(number) => self.holdings.waits_for_listing(number),
+            ObjectId::Root | ObjectId::Sums => false,
+        }
+    }
+
     /// Discards cached data of an object, so that it is read anew.
     pub(super) fn forget(&mut self, object: ObjectId) {
         if let ObjectId::File(number) = object {
@@ -78,6 +86,8 @@ impl HeldSource {
             return Ok(entry.1);
         }
         let file = FileRef::open(&*self.medium, &whole.path, OpenHow::ReadNoFollow)?;
+        // Only an open file is kept: one that a thread has yet to open has no metadata.
+        file.metadata()?;
         if self.open.len() == OPEN_FILES {
             self.open.pop_front();
         }
@@ -92,6 +102,7 @@ impl HeldSource {
             }
         } else {
             let file = FileRef::open(&*self.medium, &whole.path, OpenHow::ReadNoFollow)?;
+            file.metadata()?;
             let mut content = vec![0; whole.size as usize]; // at most SMALL_FILE
             read_whole(&file, &mut content, 0)?;
             let outboard = Outboard::of(&content, self.manifest.segment);

@@ -37,8 +37,7 @@ impl Onward {
         &self.holdings
     }
 
-    /// Opens it for a serving loop that does not block. `reads` must use the medium through which the content was
-    /// found.
+    /// Opens it for a serving loop that does not block. `reads` must be those of [`onward`].
     ///
     /// # Errors
     /// See [`PublicationError`]: `signed` does not come from [`signed::find`].
@@ -58,7 +57,8 @@ pub fn signed_at(store: &Store, path: &Path) -> Option<SignedPublication> {
     signed::find(store, &record.root, &ticket.publisher, ticket.name.as_ref())
 }
 
-/// Serves `signed` from the canonical `path`, read through `medium`; `None` if the content there differs.
+/// Serves `signed` from the canonical `path`; `None` if the content there differs. With `reads` it is read as a serving
+/// loop must, that does not block.
 ///
 /// # Errors
 /// See [`PublishError`].
@@ -66,7 +66,7 @@ pub fn onward(
     store: &Store,
     path: &Path,
     signed: SignedPublication,
-    medium: &dyn Medium,
+    reads: Option<&Reads>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Option<Onward>, PublishError> {
@@ -74,7 +74,10 @@ pub fn onward(
     if published.manifest.root != signed.manifest.root {
         return Ok(None);
     }
-    let holdings = held(medium, path, &signed.manifest, published)?;
+    let holdings = match reads {
+        Some(reads) => held(&*reads.medium(), path, &signed.manifest, published.read_by(reads))?,
+        None => held(&**store.medium(), path, &signed.manifest, published)?,
+    };
     Ok(Some(Onward { signed, holdings }))
 }
 

@@ -64,11 +64,25 @@ impl Published {
         self.serve_through(medium, None)
     }
 
-    /// Opens it for a serving loop that does not block. A read of content not in memory returns an error
+    /// Opens it for a serving loop that does not block. A read of what is not in memory returns an error
     /// ([`StoreError::is_waiting`]), and threads then read it ([`Serving::reads`]).
     pub fn serve_without_waiting(self, medium: Arc<dyn Medium>) -> Serving {
         let reads = Reads::over(medium, self.path());
-        self.serve_through(reads.medium(), Some(reads))
+        self.read_by(&reads).serve_through(reads.medium(), Some(reads))
+    }
+
+    /// Reads the listing, the outboards and the list of sums through `reads`.
+    pub(super) fn read_by(mut self, reads: &Reads) -> Self {
+        if let SharedFiles::Many(members) = &mut self.files {
+            members.listed.read_by(reads);
+        }
+        let through = |(listing, nodes)| (reads.file(&listing), reads.outboards(&nodes));
+        self.listing = self.listing.map(through);
+        self.outboards = self.outboards.map(|outboards| reads.outboards(&outboards));
+        if let Some(sums) = &mut self.sums {
+            sums.read_by(reads);
+        }
+        self
     }
 
     fn serve_through(self, medium: Arc<dyn Medium>, reads: Option<Reads>) -> Serving {
@@ -102,7 +116,7 @@ pub struct Serving {
     /// Content comes from another machine, and is verified before it leaves. A getter would detect damage, but could
     /// not make this side read the content anew.
     is_far: bool,
-    /// Threads that read content not in memory.
+    /// Threads that read what is not in memory.
     reads: Option<Reads>,
     /// Damaged segments, by file and offset, with the time from which they may be read anew.
     damaged: HashMap<(u64, u64), Duration>,
@@ -134,7 +148,7 @@ impl Serving {
         self.now = now;
     }
 
-    /// Returns the threads that read content not in memory.
+    /// Returns the threads that read what is not in memory.
     pub fn reads(&self) -> Option<&Reads> {
         self.reads.as_ref()
     }
@@ -264,7 +278,8 @@ impl ObjectSource for Serving {
         if object == ObjectId::Root {
             return Some(self.published.manifest.geometry());
         }
-        // An unreadable listing counts as empty here; its own segments report the error.
+        // An unreadable listing counts as empty here; its own segments report the error. For one that threads read first,
+        // the answer waits.
         let (_, served) = self.file(object).ok().flatten()?;
         Some(Geometry::new(served.file.state.size, SegmentSize::DEFAULT))
     }

@@ -8,6 +8,8 @@ use xylem_object::UpdateSums;
 use xylem_store::{FileRef, NewFile, ObjectPart, Store, StoreError};
 use xylem_tree::{Geometry, NODE_LEN, OutboardBuilder, SegmentSize};
 
+use crate::reads::Reads;
+
 /// Length of the hash after the list, bytes.
 pub(crate) const TRAILER: u64 = 32;
 /// Bytes read at once.
@@ -67,6 +69,11 @@ impl KeptSums {
         }
         let (sums, nodes) = tree_of(&file, len, segment).ok()?;
         is_sealed(&file, &sums).ok()?.then_some(Self { file, sums, nodes })
+    }
+
+    /// Reads the list through `reads` from now on.
+    pub(super) fn read_by(&mut self, reads: &Reads) {
+        self.file = reads.file(&self.file);
     }
 
     /// Fills `out` with the list's bytes from `offset` on.

@@ -1,9 +1,10 @@
-//! [`Reads`]: reads served content on threads, so that the serving loop never blocks.
+//! [`Reads`]: reads served content and its trees on threads, so that the serving loop never blocks.
 //!
-//! The loop reads through [`Reads::medium`]. Content that is at hand (cached by the system, or read by a thread before)
-//! is returned at once. For other content the read returns `WouldBlock`, and `Reads::wait` keeps the Interest that
-//! needs it. Threads read it, with a fair turn for each asker (`queue`). `Reads::ready` then returns the Interests;
-//! their content is now at hand. A hanging store blocks these threads and nothing else.
+//! The loop reads content through [`Reads::medium`], and open files of the store (outboards, listings) through
+//! [`Reads::file`]. What is at hand (cached by the system, or read by a thread before) is returned at once, and a file is
+//! opened at once if the system has its path in memory. Otherwise the read returns `WouldBlock`, and `Reads::wait` keeps
+//! the Interest that needs it. Threads read it, with a fair turn for each asker (`queue`). `Reads::ready` then returns the Interests;
+//! their content is now at hand. A hanging disk or bucket blocks these threads and nothing else.
 //!
 //! Nothing is verified here: the serving side or the getter verifies it against the tree.
 
@@ -19,8 +20,9 @@ use std::thread;
 use std::time::Duration;
 
 use queue::{FarRead, MOST_AT_ONCE, ReadQueue, WaitingInterest, WantedBytes};
-use view::{OpenFile, View};
-use xylem_store::Medium;
+pub(crate) use view::{GrowingRead, ReadKind};
+use view::{OpenFile, View, are_all_written};
+use xylem_store::{FileRef, Medium, OutboardFile};
 
 /// Most threads that read for one publication.
 const THREADS: usize = 8;
@@ -30,9 +32,9 @@ const MOST_HELD: usize = 64 << 20;
 const MOST_FRESH: u64 = 32 << 20;
 /// Most Interests handed out at once, so that their answers are sent in between.
 const READY_AT_ONCE: usize = 16;
-/// How long read content is held, if a change of the file would go unnoticed.
+/// How long read content is held, if a change of the file would go unnoticed. Files of the store do not change.
 const HELD_FOR: Duration = Duration::from_secs(2);
-/// Most files held open, if opening is slow too.
+/// Most files held open here, if opening is slow too.
 const OPEN_FILES: usize = 64;
 
 /// Wakes the serving loop when something is ready. Called on other threads.
@@ -69,9 +71,12 @@ struct ReadsState {
     fresh: u64,
     reading: u64,
     ready: VecDeque<(u64, WaitingInterest)>,
-    /// Open files, if opening is slow; least recently used first.
+    /// Files that threads open; least recently used first. On a fast medium a file stays here until it is open, and then
+    /// the loop has it.
     open: VecDeque<(PathBuf, Arc<OpenFile>)>,
     files: u64,
+    /// How many times a file grew.
+    growths: u64,
     threads: usize,
     idle: usize,
     is_over: bool,
@@ -84,6 +89,8 @@ struct HeldBytes {
     start: u64,
     bytes: Vec<u8>,
     since: Duration,
+    /// The file does not change.
+    lasts: bool,
 }
 
 impl HeldBytes {
@@ -118,6 +125,25 @@ impl Reads {
         Arc::new(View::new(self.shared.clone()))
     }
 
+    /// Returns an open file of the store as the loop reads it. The file must not change any more.
+    pub(crate) fn file(&self, file: &FileRef) -> FileRef {
+        self.growing(file, ReadKind::Fixed).file
+    }
+
+    /// Returns an open file to which more is written while the loop reads it.
+    pub(crate) fn growing(&self, file: &FileRef, kind: ReadKind) -> GrowingRead {
+        let mut state = self.shared.state();
+        state.files += 1;
+        let number = state.files;
+        drop(state);
+        GrowingRead::new(OpenFile::opened(&self.shared, number, file, kind))
+    }
+
+    /// Returns an open file of outboards as the loop reads it. They must be complete.
+    pub(crate) fn outboards(&self, outboards: &OutboardFile) -> OutboardFile {
+        OutboardFile::new(self.file(outboards.file()))
+    }
+
     /// Returns whether all content is read by threads.
     pub fn is_slow(&self) -> bool {
         self.is_slow
@@ -130,11 +156,13 @@ impl Reads {
 
     /// Sets the asker of the following reads.
     pub(crate) fn begin(&self, now: Duration, asker: u64) {
-        // On a fast medium nothing is counted for each asker.
-        if self.is_slow {
-            let mut state = self.shared.state();
-            (state.now, state.asker) = (now, asker);
-        }
+        let mut state = self.shared.state();
+        (state.now, state.asker, state.wanted) = (now, asker, None);
+    }
+
+    /// Returns whether a read returned `WouldBlock` since [`Reads::begin`].
+    pub(crate) fn is_wanting(&self) -> bool {
+        self.shared.state().wanted.is_some()
     }
 
     /// Keeps an Interest for which a read returned `WouldBlock`, until its content is read or its lifetime ends.
@@ -173,7 +201,7 @@ impl Reads {
         state.now = now;
         state.fresh = 0;
         if !self.shared.is_far {
-            state.keep(|held| held.since.saturating_add(HELD_FOR) >= now);
+            state.keep(|held| held.lasts || held.since.saturating_add(HELD_FOR) >= now);
         }
         let count = state.ready.len().min(READY_AT_ONCE);
         let ready = state.ready.drain(..count).filter(|(_, question)| question.until > now);
@@ -215,14 +243,17 @@ impl ReadsShared {
         let mut state = self.state();
         let number = file.number();
         let (now, keep) = (state.now, self.is_far);
-        let is_good = |held: &HeldBytes| keep || held.since.saturating_add(HELD_FOR) >= now;
+        let is_good =
+            |held: &HeldBytes| keep || held.lasts || held.since.saturating_add(HELD_FOR) >= now;
         let mut good = state.held.iter().rev().filter(|held| is_good(held));
         let found = good.find_map(|held| held.at(number, offset));
         if let Some(bytes) = found {
             let len = bytes.len().min(buf.len());
             buf[..len].copy_from_slice(&bytes[..len]);
             let asker = state.asker;
-            state.queue.record_taken(asker, number, offset, len as u64);
+            if file.is_priced() {
+                state.queue.record_taken(asker, number, offset, len as u64);
+            }
             return Some(len);
         }
         state.want(file, offset, buf.len() as u64);
@@ -250,9 +281,20 @@ impl ReadsShared {
                 continue;
             };
             state.reading += read.len;
+            let growths = state.growths;
             drop(state);
             let bytes = read.file.read_there(&*self.below, read.start, read.len);
             state = self.state();
+            if !self.is_slow && read.questions.is_empty() {
+                // No Interest is left that would take over the open file.
+                state.open.retain(|(_, open)| open.number() != read.file.number());
+            }
+            let nodes = read.file.kind() == ReadKind::GrowingNodes && growths != state.growths;
+            // Nodes that were not written yet may be by now.
+            let bytes = bytes.map(|bytes| match nodes && !are_all_written(&bytes) {
+                true => Vec::new(),
+                false => bytes,
+            });
             let wake = state.settle(read, bytes);
             drop(state);
             wake.iter().for_each(|wake| wake());
@@ -264,7 +306,8 @@ impl ReadsShared {
 impl ReadsState {
     fn want(&mut self, file: &Arc<OpenFile>, offset: u64, len: u64) {
         let (number, len) = (file.number(), len.min(MOST_AT_ONCE));
-        self.wanted = Some(WantedBytes { file: file.clone(), number, offset, len });
+        let is_priced = file.is_priced();
+        self.wanted = Some(WantedBytes { file: file.clone(), number, offset, len, is_priced });
     }
 
     fn keep(&mut self, good: impl Fn(&HeldBytes) -> bool) {
@@ -274,19 +317,20 @@ impl ReadsState {
 
     /// Records the outcome of a read; returns the function that wakes the loop.
     fn settle(&mut self, read: FarRead<Arc<OpenFile>>, bytes: io::Result<Vec<u8>>) -> Option<Wake> {
-        let FarRead { asker, file, start, len, questions } = read;
+        let FarRead { asker, file, start, len, is_priced, questions } = read;
         self.reading -= len;
         if self.is_over {
             return None;
         }
         let got = bytes.as_ref().map_or(0, Vec::len);
-        self.queue.ended(asker, len, got as u64);
+        self.queue.ended(asker, if is_priced { len.saturating_sub(got as u64) } else { 0 });
         match bytes {
             Ok(bytes) if !bytes.is_empty() => {
                 self.fresh += got as u64;
                 self.held_bytes += got;
+                let lasts = file.kind() != ReadKind::Content;
                 let (file, since) = (file.number(), self.now);
-                self.held.push_back(HeldBytes { file, start, bytes, since });
+                self.held.push_back(HeldBytes { file, start, bytes, since, lasts });
                 while self.held_bytes > MOST_HELD
                     && let Some(oldest) = self.held.pop_front()
                 {

@@ -29,6 +29,8 @@ pub(super) struct FarRead<F> {
     pub(super) file: F,
     pub(super) start: u64,
     pub(super) len: u64,
+    /// As [`WantedBytes::is_priced`].
+    pub(super) is_priced: bool,
     pub(super) questions: Vec<WaitingInterest>,
 }
 
@@ -46,11 +48,14 @@ pub(super) struct WantedBytes<F> {
     pub(super) number: u64,
     pub(super) offset: u64,
     pub(super) len: u64,
+    /// Each byte may have a price: reads of an asker are bounded by what it takes, and read ahead within that bound.
+    pub(super) is_priced: bool,
 }
 
 struct PendingRead<F> {
     file: F,
     len: u64,
+    is_priced: bool,
     questions: Vec<WaitingInterest>,
 }
 
@@ -96,7 +101,7 @@ impl<F: Clone> ReadQueue<F> {
         wanted: WantedBytes<F>,
         question: WaitingInterest,
     ) -> bool {
-        let WantedBytes { file, number, offset, len } = wanted;
+        let WantedBytes { file, number, offset, len, is_priced } = wanted;
         if self.askers.len() >= MOST_ASKERS && !self.askers.contains_key(&asker) {
             self.askers.retain(|_, waiting| !waiting.asks.is_empty() || waiting.reading > 0);
         }
@@ -111,7 +116,7 @@ impl<F: Clone> ReadQueue<F> {
         let at = (number, offset);
         let ask = waiting.asks.entry(at).or_insert_with(|| {
             waiting.order.push_back(at);
-            PendingRead { file, len: 0, questions: Vec::new() }
+            PendingRead { file, len: 0, is_priced, questions: Vec::new() }
         });
         ask.len = ask.len.max(len);
         if ask.questions.len() < MOST_REPEATED {
@@ -143,11 +148,11 @@ impl<F: Clone> ReadQueue<F> {
         None
     }
 
-    /// Records that a read for an asker has ended and brought `got` of its `len` bytes.
-    pub(super) fn ended(&mut self, asker: u64, len: u64, got: u64) {
+    /// Records that a read for an asker has ended, and that `missing` of its priced bytes did not come.
+    pub(super) fn ended(&mut self, asker: u64, missing: u64) {
         if let Some(waiting) = self.askers.get_mut(&asker) {
             waiting.reading = waiting.reading.saturating_sub(1);
-            waiting.read = waiting.read.saturating_sub(len.saturating_sub(got));
+            waiting.read = waiting.read.saturating_sub(missing);
         }
     }
 
@@ -170,7 +175,8 @@ impl<F: Clone> AskerQueue<F> {
                 break (at.0, at.1, ask);
             }
         };
-        let (file, mut questions) = (first.file, first.questions);
+        let (file, is_priced, mut questions) = (first.file, first.is_priced, first.questions);
+        let owed = if is_priced { owed } else { 0 };
         let mut end = start.saturating_add(first.len);
         // Adds the adjacent requests.
         let follows =
@@ -184,16 +190,18 @@ impl<F: Clone> AskerQueue<F> {
             end = end.saturating_add(next.len);
             questions.extend(next.questions);
         }
-        if ahead && self.in_a_row >= IN_A_ROW && end > start {
+        if ahead && is_priced && self.in_a_row >= IN_A_ROW && end > start {
             let spare = (self.taken / AHEAD_ONE_IN).saturating_sub(owed);
             let room = MOST_AT_ONCE.saturating_sub(end - start);
             end = end.saturating_add(spare.min(room));
         }
         let len = end - start;
         self.reading += 1;
-        self.read = self.read.saturating_add(len);
+        if is_priced {
+            self.read = self.read.saturating_add(len);
+        }
         questions.retain(|question| question.until > now);
-        Some(FarRead { asker, file, start, len, questions })
+        Some(FarRead { asker, file, start, len, is_priced, questions })
     }
 }
 
@@ -216,7 +224,8 @@ mod tests {
     }
 
     fn wanted(segment: u64) -> WantedBytes<char> {
-        WantedBytes { file: 'f', number: 1, offset: segment * SEGMENT, len: SEGMENT }
+        let (offset, is_priced) = (segment * SEGMENT, true);
+        WantedBytes { file: 'f', number: 1, offset, len: SEGMENT, is_priced }
     }
 
     #[test]
@@ -247,7 +256,7 @@ mod tests {
         assert_eq!(askers, [1, 2, 3, 1, 1, 1], "four of the first");
         ask(&mut queue, 3, 9);
         assert_eq!(queue.next(NOW, true).map(|read| read.asker), Some(3));
-        queue.ended(1, SEGMENT, SEGMENT);
+        queue.ended(1, 0);
         assert_eq!(queue.next(NOW, true).map(|read| read.asker), Some(1));
         assert_eq!(queue.next(NOW, true), None);
     }
@@ -263,7 +272,7 @@ mod tests {
         for asker in 10..10_000 {
             queue.ask(asker, wanted(0), WaitingInterest { until: later, ..question(0) });
             assert!(queue.next(NOW, true).is_some());
-            queue.ended(asker, SEGMENT, SEGMENT);
+            queue.ended(asker, 0);
         }
         assert!(queue.askers.len() <= MOST_ASKERS + 2);
     }
@@ -277,7 +286,7 @@ mod tests {
             if !held.iter().any(|(start, len)| (*start..start + len).contains(&at)) {
                 assert!(ask(&mut queue, 1, segment));
                 let made = queue.next(NOW, true).unwrap();
-                queue.ended(1, made.len, made.len);
+                queue.ended(1, 0);
                 read += made.len;
                 held.push((made.start, made.len));
             }
@@ -311,6 +320,22 @@ mod tests {
     }
 
     #[test]
+    fn reads_without_a_price_are_not_counted() {
+        let mut queue = ReadQueue::default();
+        for round in 0..10_000 {
+            for segment in [1_000 * round, 1_000 * round + 1] {
+                let free = WantedBytes { is_priced: false, ..wanted(segment) };
+                assert!(queue.ask(1, free, question(segment)));
+            }
+            let made = queue.next(NOW, true).unwrap();
+            assert_eq!((made.len, made.is_priced), (2 * SEGMENT, false));
+            queue.ended(1, 0);
+        }
+        let waiting = &queue.askers[&1];
+        assert_eq!((waiting.read, waiting.taken), (0, 0));
+    }
+
+    #[test]
     fn an_asker_that_takes_nothing_gets_small_reads() {
         let mut queue = ReadQueue::default();
         let mut read = 0;
@@ -322,7 +347,7 @@ mod tests {
                 if read > MOST_OWED + 2 * SEGMENT {
                     assert_eq!(made.len, SEGMENT, "one at a time");
                 }
-                queue.ended(1, made.len, made.len);
+                queue.ended(1, 0);
             }
         }
         assert!(read > MOST_OWED);

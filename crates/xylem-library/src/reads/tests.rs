@@ -7,33 +7,60 @@ use std::time::Instant;
 
 use xylem_store::{Clobber, FileKind, FileRef, FileTime, MediumFile, Meta, OpenHow, StoreError};
 
+use xylem_object::naming::{self, ObjectId, PublicationRequest};
+use xylem_object::{Publication, PublisherKey, ServeOutcome};
+use xylem_packet::{Interest, InterestBuilder, Name};
+use xylem_store::Store;
+use xylem_tree::{SegmentIndex, Tile};
+
 use super::*;
 use crate::disk::disk;
+use crate::publications::{Publications, ReceivedInterest, ServedContent};
+use crate::publish::publish;
+use crate::stop::Stop;
+use crate::time::UnixTime;
+use crate::walk::Selection;
 
 const NOW: Duration = Duration::from_secs(5);
 const LIFETIME: Duration = Duration::from_secs(4);
 
-/// The disk behind a gate, which counts the bytes read.
+/// The disk behind a gate, which counts the bytes read. While the gate is closed, only threads that read may wait for it.
 #[derive(Clone)]
-struct Gate(Arc<(Mutex<(bool, u64)>, Condvar)>);
+struct Gate {
+    state: Arc<(Mutex<(bool, u64)>, Condvar)>,
+    is_far: bool,
+    below: Arc<dyn Medium>,
+}
 
 impl Gate {
     fn closed() -> Self {
-        Self(Arc::new((Mutex::new((false, 0)), Condvar::new())))
+        let state = Arc::new((Mutex::new((false, 0)), Condvar::new()));
+        Self { state, is_far: true, below: disk() }
     }
 
     fn open(&self) {
-        self.0.0.lock().unwrap().0 = true;
-        self.0.1.notify_all();
+        self.state.0.lock().unwrap().0 = true;
+        self.state.1.notify_all();
+    }
+
+    fn close(&self) {
+        self.state.0.lock().unwrap().0 = false;
+    }
+
+    fn is_open(&self) -> bool {
+        self.state.0.lock().unwrap().0
     }
 
     fn pass(&self, bytes: u64) {
-        let mut state = self.0.1.wait_while(self.0.0.lock().unwrap(), |state| !state.0).unwrap();
+        let is_reader = thread::current().name() == Some("xylem-read");
+        assert!(is_reader || self.is_open(), "the loop waits for the disk");
+        let state = self.state.0.lock().unwrap();
+        let mut state = self.state.1.wait_while(state, |state| !state.0).unwrap();
         state.1 += bytes;
     }
 
     fn read(&self) -> u64 {
-        self.0.0.lock().unwrap().1
+        self.state.0.lock().unwrap().1
     }
 }
 
@@ -43,6 +70,13 @@ impl MediumFile for Gated {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         self.0.pass(buf.len() as u64);
         self.1.read_at(buf, offset)
+    }
+
+    fn read_at_no_wait(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
+        match self.0.is_open() {
+            true => self.read_at(buf, offset),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     fn metadata(&self) -> io::Result<Meta> {
@@ -78,43 +112,60 @@ impl MediumFile for Gated {
 impl Medium for Gate {
     fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
         self.pass(0);
-        Ok(Arc::new(Gated(self.clone(), disk().open(path, how)?)))
+        Ok(Arc::new(Gated(self.clone(), self.below.open(path, how)?)))
+    }
+
+    fn open_no_wait(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
+        match self.is_open() {
+            true => Medium::open(self, path, how),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        }
     }
 
     fn is_remote(&self, _: &Path) -> bool {
-        true
+        self.is_far
     }
 
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
-        disk().open_dir(path)
+        Ok(Arc::new(Self { below: self.below.open_dir(path)?, ..self.clone() }))
     }
 
     fn metadata(&self, path: &Path) -> io::Result<Meta> {
-        disk().metadata(path)
+        self.below.metadata(path)
     }
 
     fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        disk().create_dir(path, mode)
+        self.below.create_dir(path, mode)
     }
 
     fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
-        disk().for_each_name(path, take)
+        self.below.for_each_name(path, take)
     }
 
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
-        disk().rename(from, to, clobber)
+        self.below.rename(from, to, clobber)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        disk().remove_file(path)
+        self.below.remove_file(path)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        disk().remove_dir(path)
+        self.below.remove_dir(path)
     }
 
     fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
-        disk().symlink(target, link)
+        self.below.symlink(target, link)
+    }
+
+    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
+        self.below.hard_link(name, &*to.below, new)
+    }
+
+    fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
+        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
+        self.below.move_to(name, &*to.below, new)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -122,19 +173,19 @@ impl Medium for Gate {
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        disk().read_link(path)
+        self.below.read_link(path)
     }
 
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        disk().set_mode(path, mode)
+        self.below.set_mode(path, mode)
     }
 
     fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
-        disk().set_mtime(path, mtime)
+        self.below.set_mtime(path, mtime)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        disk().sync_dir(path)
+        self.below.sync_dir(path)
     }
 }
 
@@ -292,4 +343,105 @@ fn only_wrong_bytes_are_read_anew() {
         read(offset.saturating_sub(8192));
     }
     assert_eq!(gate.read() - before, 8192 * wrong.len() as u64);
+}
+
+/// Reads at that place of a file that more is written to.
+fn until_grown(reads: &Reads, file: &FileRef, len: usize, offset: u64) -> Vec<u8> {
+    let mut out = vec![0; len];
+    loop {
+        reads.begin(NOW, 1);
+        match file.read_full(&mut out, offset) {
+            Err(e) => {
+                assert!(e.is_waiting(), "{e}");
+                assert!(reads.wait(NOW, 1, b"question", LIFETIME));
+                ready(reads);
+            }
+            Ok(len) => {
+                out.truncate(len);
+                return out;
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_written_later_is_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("nodes");
+    fs::write(&path, [[0; 32], [1; 32]].concat()).unwrap();
+    let gate = Gate::closed();
+    gate.open();
+    let reads = Reads::over(Arc::new(gate.clone()), &path);
+    let file = FileRef::open(&gate, &path, OpenHow::Read).unwrap();
+    let (nodes, fixed) =
+        (reads.growing(&file, ReadKind::GrowingNodes), reads.growing(&file, ReadKind::Fixed));
+    let before = [[0; 32], [1; 32]].concat();
+    assert_eq!(until_grown(&reads, &nodes.file, 96, 0), before);
+    assert_eq!(until_grown(&reads, &fixed.file, 96, 32), [1; 32]);
+    let after = [[2; 32], [1; 32], [3; 32]].concat();
+    fs::write(&path, &after).unwrap();
+    assert_eq!(until_grown(&reads, &nodes.file, 96, 0), before, "it was not said to have grown");
+    nodes.grew();
+    fixed.grew();
+    assert_eq!(until_grown(&reads, &nodes.file, 96, 0), after);
+    assert_eq!(until_grown(&reads, &fixed.file, 96, 32), after[32..]);
+    // What was read once is held, however late.
+    let held = gate.read();
+    reads.ready(NOW + 100 * HELD_FOR);
+    assert_eq!(until_grown(&reads, &nodes.file, 96, 0), after);
+    assert_eq!(gate.read(), held);
+}
+
+/// Answers an Interest for this request, as the serving loop does.
+fn answered(all: &mut Publications, prefix: &Name, request: PublicationRequest) -> ServeOutcome {
+    let (name, mut packet) = (naming::encode(prefix.as_ref(), &request), Vec::new());
+    InterestBuilder::new(name.as_ref()).nonce([1; 4]).encode(&mut packet).unwrap();
+    let interest = Interest::decode(&packet).unwrap();
+    let asked = ReceivedInterest { now: NOW, by: 1, interest: &interest, packet: &packet };
+    all.answer(&asked, &mut Vec::new()).1.unwrap()
+}
+
+#[test]
+fn trees_listings_and_opening_wait_on_threads() {
+    let dir = tempfile::tempdir().unwrap();
+    let (file, folder) = (dir.path().join("file"), dir.path().join("folder"));
+    fs::write(&file, vec![1; 1_000_000]).unwrap();
+    fs::create_dir(&folder).unwrap();
+    for n in 0..100 {
+        fs::write(folder.join(format!("{n:03}")), vec![n; 20_000]).unwrap();
+    }
+    let gate = Gate { is_far: false, ..Gate::closed() };
+    let segment =
+        |object, index| PublicationRequest::Segment { object, index: SegmentIndex(index) };
+    let tile = |object| PublicationRequest::Tile { object, tile: Tile { tier: 0, index: 0 } };
+    let requests = [
+        (&file, segment(ObjectId::Root, 20)),
+        (&file, tile(ObjectId::Root)),
+        (&folder, segment(ObjectId::Root, 0)),
+        (&folder, segment(ObjectId::File(70), 2)),
+    ];
+    for (path, request) in requests {
+        gate.open();
+        let store = Store::open(Arc::new(gate.clone()), &dir.path().join("store")).unwrap();
+        let key = PublisherKey::from_bytes(&[7; 32]);
+        let name = |file: &[u8]| naming::default_name(&key.public(), file);
+        let (selection, now) = (Selection::default(), UnixTime::new(NOW));
+        let (published, prefix) =
+            publish(&store, path, &name, &selection, now, &Stop::new(), &mut |_| {}).unwrap();
+        let packet = published.sign(&prefix, &key).unwrap();
+        let publication = Publication::new(prefix.clone(), packet, &key.public()).unwrap().into();
+        let serving = Box::new(published.serve_without_waiting(store.medium().clone()));
+        let mut all = Publications::default();
+        all.add(ServedContent::Still { publication, serving });
+        gate.close();
+        assert_eq!(answered(&mut all, &prefix, request), ServeOutcome::NotYet, "{request:?}");
+        assert!(all.ready(NOW).is_empty());
+        gate.open();
+        let deadline = Instant::now() + Duration::from_secs(30);
+        while all.ready(NOW).is_empty() {
+            assert!(Instant::now() < deadline, "{request:?} is never ready");
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(answered(&mut all, &prefix, request), ServeOutcome::Data, "{request:?}");
+    }
 }

@@ -4,9 +4,11 @@ use std::any::Any;
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
-use xylem_store::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+use xylem_store::{Clobber, FileKind, FileRef, FileTime, Medium, MediumFile, Meta, OpenHow};
+
+use xylem_tree::NODE_LEN;
 
 use super::{OPEN_FILES, ReadsShared};
 
@@ -21,6 +23,47 @@ impl View {
     }
 }
 
+/// What a file holds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ReadKind {
+    /// Content of any medium, which may change.
+    Content,
+    /// Bytes of which none changes once it is read. There may be more later, see [`GrowingRead::grew`].
+    Fixed,
+    /// Nodes of a growing tree: zeros where none is written yet.
+    GrowingNodes,
+}
+
+/// An open file to which more is written while it is read.
+pub(crate) struct GrowingRead {
+    /// The file as the loop reads it.
+    pub(crate) file: FileRef,
+    open: Arc<OpenFile>,
+}
+
+impl GrowingRead {
+    pub(super) fn new(open: Arc<OpenFile>) -> Self {
+        let file = FileRef::new(Arc::new(LoopFile(open.clone())), open.path.as_path());
+        Self { file, open }
+    }
+
+    /// To be called when more was written: forgets where the file ended, and nodes that were not written then.
+    pub(crate) fn grew(&self) {
+        let OpenFile { shared, number, .. } = &*self.open;
+        self.open.there().meta = None;
+        let mut state = shared.state();
+        state.growths += 1;
+        if self.open.kind == ReadKind::GrowingNodes {
+            state.keep(|held| held.file != *number || are_all_written(&held.bytes));
+        }
+    }
+}
+
+/// Whether each of these nodes is written.
+pub(super) fn are_all_written(nodes: &[u8]) -> bool {
+    nodes.chunks(NODE_LEN).all(|node| node.iter().any(|byte| *byte != 0))
+}
+
 /// One file, which may not be opened yet.
 pub(super) struct OpenFile {
     shared: Arc<ReadsShared>,
@@ -28,8 +71,11 @@ pub(super) struct OpenFile {
     number: u64,
     path: PathBuf,
     how: OpenHow,
-    /// Opened in the loop, if that is fast.
-    near: Option<Arc<dyn MediumFile>>,
+    kind: ReadKind,
+    /// Whether all reads are left to threads.
+    is_slow: bool,
+    /// The open file, if it is not slow.
+    near: OnceLock<Arc<dyn MediumFile>>,
     there: Mutex<ThreadResults>,
 }
 
@@ -46,7 +92,8 @@ impl OpenFile {
     fn new(
         shared: &Arc<ReadsShared>,
         number: u64,
-        (path, how): (&Path, OpenHow),
+        path: &Path,
+        how: OpenHow,
         near: Option<Arc<dyn MediumFile>>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|own| Self {
@@ -55,9 +102,49 @@ impl OpenFile {
             number,
             path: path.to_path_buf(),
             how,
-            near,
+            kind: ReadKind::Content,
+            is_slow: shared.is_slow,
+            near: near.map(OnceLock::from).unwrap_or_default(),
             there: Mutex::default(),
         })
+    }
+
+    /// Wraps an open file.
+    pub(super) fn opened(
+        shared: &Arc<ReadsShared>,
+        number: u64,
+        file: &FileRef,
+        kind: ReadKind,
+    ) -> Arc<Self> {
+        let is_slow = shared.below.is_slow(file.path());
+        let near = if is_slow { OnceLock::new() } else { OnceLock::from(file.handle()) };
+        let there = ThreadResults { file: Some(file.handle()), ..ThreadResults::default() };
+        Arc::new_cyclic(|own| Self {
+            shared: shared.clone(),
+            own: own.clone(),
+            number,
+            path: file.path().to_path_buf(),
+            how: OpenHow::Read,
+            kind,
+            is_slow,
+            near,
+            there: there.into(),
+        })
+    }
+
+    /// Returns what it holds.
+    pub(super) fn kind(&self) -> ReadKind {
+        self.kind
+    }
+
+    /// Returns whether each byte may have a price.
+    pub(super) fn is_priced(&self) -> bool {
+        self.is_slow && self.kind == ReadKind::Content
+    }
+
+    /// Returns whether a thread has opened it, or has failed to.
+    fn is_settled(&self) -> bool {
+        self.near.get().is_some() || self.there().failed.is_some()
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -76,7 +163,7 @@ impl OpenFile {
         offset: u64,
         len: u64,
     ) -> io::Result<Vec<u8>> {
-        let known = self.near.clone().or_else(|| self.there().file.clone());
+        let known = self.near.get().cloned().or_else(|| self.there().file.clone());
         let read = || {
             let file = match known {
                 Some(file) => file,
@@ -100,6 +187,9 @@ impl OpenFile {
         match read() {
             Ok((bytes, file, meta)) => {
                 let mut there = self.there();
+                if !self.is_slow {
+                    self.near.get_or_init(|| file.clone());
+                }
                 (there.file, there.meta) = (Some(file), Some(meta));
                 // No bytes arrived within the file's size.
                 if bytes.is_empty() && len > 0 && offset < meta.size {
@@ -109,8 +199,9 @@ impl OpenFile {
             }
             Err(e) => {
                 let mut there = self.there();
-                // The file is opened anew when it is wanted again.
-                *there = ThreadResults::default();
+                // Content is opened anew when it is wanted again.
+                let kept = there.file.take().filter(|_| self.kind != ReadKind::Content);
+                *there = ThreadResults { file: kept, ..ThreadResults::default() };
                 // `WouldBlock` has a meaning for the loop, so it is not passed on from below.
                 there.failed = Some(match e.kind() {
                     io::ErrorKind::WouldBlock => io::Error::other(e),
@@ -130,12 +221,12 @@ impl OpenFile {
 }
 
 /// One file as the loop reads it.
-struct LoopFile(Arc<OpenFile>);
+pub(super) struct LoopFile(pub(super) Arc<OpenFile>);
 
 impl MediumFile for LoopFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let file = &self.0;
-        if let Some(near) = &file.near {
+        if let Some(near) = file.near.get() {
             match near.read_at_no_wait(buf, offset) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
                 done => return done,
@@ -163,7 +254,7 @@ impl MediumFile for LoopFile {
 
     fn metadata(&self) -> io::Result<Meta> {
         let file = &self.0;
-        if let Some(near) = &file.near {
+        if let Some(near) = file.near.get() {
             return near.metadata();
         }
         let mut there = file.there();
@@ -206,22 +297,32 @@ impl Medium for View {
         if !matches!(how, OpenHow::Read | OpenHow::ReadNoFollow) {
             return shared.below.open(path, how);
         }
-        let near = if shared.is_slow { None } else { Some(shared.below.open(path, how)?) };
         let mut state = shared.state();
         let known = state.open.iter().position(|(at, file)| at == path && file.how == how);
         if let Some((path, file)) = known.and_then(|at| state.open.remove(at)) {
-            state.open.push_back((path, file.clone()));
+            // From now on the caller keeps a file open that can be read without waiting.
+            if shared.is_slow || !file.is_settled() {
+                state.open.push_back((path, file.clone()));
+            }
             return Ok(Arc::new(LoopFile(file)));
         }
         state.files += 1;
-        let file = OpenFile::new(shared, state.files, (path, how), near);
-        let mut closed = None;
-        if shared.is_slow {
-            if state.open.len() == OPEN_FILES {
-                closed = state.open.pop_front();
+        let number = state.files;
+        if !shared.is_slow {
+            drop(state);
+            match shared.below.open_no_wait(path, how) {
+                Ok(near) => {
+                    let file = OpenFile::new(shared, number, path, how, Some(near));
+                    return Ok(Arc::new(LoopFile(file)));
+                }
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e),
             }
-            state.open.push_back((path.to_path_buf(), file.clone()));
+            state = shared.state();
         }
+        let file = OpenFile::new(shared, number, path, how, None);
+        let closed = if state.open.len() == OPEN_FILES { state.open.pop_front() } else { None };
+        state.open.push_back((path.to_path_buf(), file.clone()));
         drop(state);
         drop(closed);
         Ok(Arc::new(LoopFile(file)))

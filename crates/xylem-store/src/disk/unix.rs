@@ -86,6 +86,26 @@ impl Medium for DiskMedium {
         Ok(Arc::new(DiskFile(File::from(fd))))
     }
 
+    #[cfg(target_os = "linux")]
+    fn open_no_wait(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
+        use rustix::io::Errno;
+        let follow = match how {
+            OpenHow::Read => OFlags::empty(),
+            OpenHow::ReadNoFollow => OFlags::NOFOLLOW,
+            _ => return self.open(path, how),
+        };
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK | follow;
+        match sys::openat2(self.at(), path, flags, Mode::empty(), sys::ResolveFlags::CACHED) {
+            Ok(fd) => Ok(Arc::new(DiskFile(File::from(fd)))),
+            // A part of the path is not in memory, or the system (before Linux 5.12, or under a filter of system calls)
+            // has no such call.
+            Err(Errno::AGAIN | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            Err(e) => Err(name_link(e)),
+        }
+    }
+
     fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = sys::openat(self.at(), path, flags, Mode::empty()).map_err(name_link)?;
