@@ -30,6 +30,7 @@ mod remote;
 mod scrub;
 mod share;
 mod verify;
+mod waking;
 
 pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, PublicTarget, find_public};
 pub use event::{Event, FetchReport, GetterReport, GetterState, ReachStatus};

@@ -4,6 +4,7 @@
 //! node that keeps mail for it, confirms that it stored them. A share or a node that runs beside also receives mail.
 
 mod delivery;
+mod disk;
 mod error;
 mod framed_stream;
 mod inbox;

@@ -21,6 +21,7 @@ use crate::code::{CodeServer, Offered, ShowOptions};
 use crate::event::Event;
 use crate::reaching;
 use crate::share::{ShareError, ShareOptions, share_with};
+use crate::waking::wake_of;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, Program, advertised, bind_links};
 use xylem_engine::{now_ms, wall_clock};
@@ -378,7 +379,7 @@ fn listen_with(
         let at = FaceAddress::Uri(FaceUri::Xylem(reachable::endpoint(*address)));
         on_event(Event::Listening { uri: at });
     }
-    let mail_server = MailServer::open(store, None)?;
+    let mail_server = MailServer::open(store, None, wake_of(&mut engine)?)?;
     reaching::register(&mut engine, relays, &[], show.is_some(), on_event);
     // A sender behind a NAT is reached by its link to this machine.
     engine.introduce();
@@ -434,7 +435,7 @@ impl Program for MailListener<'_> {
                 if (self.code.as_mut())
                     .is_some_and(|code| code.handle(engine, face, stream, what)) => {}
             EngineEvent::Stream { face, stream, what } => {
-                self.mail_server.handle(engine, face, stream, what, self.on_event);
+                self.mail_server.handle(engine, face, stream, what);
             }
             EngineEvent::Relay { relay, at, what } => {
                 self.code.iter_mut().for_each(|code| code.handle_relay(engine, relay, &what));
@@ -452,6 +453,7 @@ impl Program for MailListener<'_> {
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), InboxError> {
         self.code.iter_mut().for_each(|code| code.handle_timeout(engine, now, self.on_event));
+        self.mail_server.poll(engine, self.on_event);
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
     }

@@ -1,28 +1,32 @@
 //! [`MailServer`]: the server side of the mail protocol, beside the other tasks of a program's loop. Mail for us goes
-//! to the [`MailStore`], mail for others to the [`Mailbox`], if there are such.
+//! to the [`MailStore`](xylem_library::mail::MailStore), mail for others to the
+//! [`Mailbox`](xylem_library::mail::Mailbox), if there are such. A thread reads and writes both ([`MailDisk`]); a stream's
+//! next frame is handled when the thread has done what the last one asked for.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
 use xylem_forward::FaceId;
 use xylem_link::{StreamId, purpose};
-use xylem_mail::protocol::{DeliveryStatus, MailFrame};
-use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
+use xylem_mail::MailboxId;
+use xylem_mail::protocol::MailFrame;
 
+use super::disk::{MailDisk, MailDone, MailJob};
 use super::framed_stream::FramedStream;
 use crate::event::Event;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, StreamEvent};
 use xylem_library::Error;
-use xylem_library::mail::{MailStore, Mailbox, MailboxConfig, report};
+use xylem_library::mail::MailboxConfig;
+use xylem_library::reads::Wake;
 
 /// Most streams; more are refused.
 const MAX_STREAMS: usize = 64;
 
 /// Server side of the mail protocol; see the module's documentation.
 pub(crate) struct MailServer {
-    store: Option<MailStore>,
-    mailbox: Option<Mailbox>,
+    /// `None` without mail for us or others.
+    disk: Option<MailDisk<(FaceId, StreamId)>>,
     streams: HashMap<(FaceId, StreamId), MailStream>,
 }
 
@@ -31,18 +35,23 @@ struct MailStream {
     /// Files of a mailbox still to be sent to its owner.
     fetched: VecDeque<String>,
     fetching: bool,
+    /// The thread works for it.
+    waits: bool,
 }
 
+/// Whether a stream can be used further.
+type Usable = bool;
+
 impl MailServer {
-    /// Receives mail for us if the store has a mail directory, and for others if there is a `mailbox`.
-    pub(crate) fn open(store: &Path, mailbox: Option<MailboxConfig>) -> Result<Self, Error> {
-        Ok(Self {
-            store: MailStore::open_existing(store)?,
-            mailbox: mailbox
-                .map(|limits| Mailbox::open(store, limits, wall_clock()))
-                .transpose()?,
-            streams: HashMap::new(),
-        })
+    /// Receives mail for us if the store has a mail directory, and for others if there is a `mailbox`. A thread calls
+    /// `wake` when [`MailServer::poll`] has something to do.
+    pub(crate) fn open(
+        store: &Path,
+        mailbox: Option<MailboxConfig>,
+        wake: Wake,
+    ) -> Result<Self, Error> {
+        let disk = MailDisk::open(store, mailbox, wall_clock(), wake)?;
+        Ok(Self { disk, streams: HashMap::new() })
     }
 
     /// Whether no stream is open.
@@ -62,17 +71,16 @@ impl MailServer {
         face: FaceId,
         stream: StreamId,
         what: StreamEvent,
-        on_event: &mut dyn FnMut(Event),
     ) {
         match what {
             StreamEvent::Opened { purpose } => {
-                let wanted = self.store.is_some() || self.mailbox.is_some();
-                if purpose != purpose::MAIL || !wanted || self.streams.len() >= MAX_STREAMS {
+                let is_wanted = purpose == purpose::MAIL && self.disk.is_some();
+                if !is_wanted || self.streams.len() >= MAX_STREAMS {
                     return engine.refuse_stream(face, stream, what);
                 }
-                let framed = FramedStream::new(face, stream);
+                let (framed, fetched) = (FramedStream::new(face, stream), VecDeque::new());
                 let answering =
-                    MailStream { stream: framed, fetched: VecDeque::new(), fetching: false };
+                    MailStream { stream: framed, fetched, fetching: false, waits: false };
                 self.streams.insert((face, stream), answering);
             }
             StreamEvent::Reset | StreamEvent::Stopped | StreamEvent::Delivered => {
@@ -81,102 +89,136 @@ impl MailServer {
             }
             StreamEvent::Readable | StreamEvent::Writable => {}
         }
-        let Some(mut answering) = self.streams.remove(&(face, stream)) else { return };
-        if self.serve(engine, &mut answering, on_event) {
-            self.streams.insert((face, stream), answering);
+        self.go_on(engine, (face, stream));
+    }
+
+    /// Goes on with the streams for which the thread has done its work.
+    pub(crate) fn poll(&mut self, engine: &mut Engine, on_event: &mut dyn FnMut(Event)) {
+        let was_full = !self.has_room();
+        while let Some((at, done)) = self.disk.as_mut().and_then(MailDisk::take_done) {
+            let usable = self.take_done(at, done, on_event);
+            match usable {
+                true => self.go_on(engine, at),
+                false => {
+                    if let Some(answering) = self.streams.remove(&at) {
+                        answering.stream.abandon(engine);
+                    }
+                }
+            }
+        }
+        if was_full && self.has_room() {
+            let waiting: Vec<_> = self.streams.keys().copied().collect();
+            waiting.into_iter().for_each(|at| self.go_on(engine, at));
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.disk.as_ref().is_none_or(MailDisk::has_room)
+    }
+
+    /// Takes what the thread has done for a stream, which may be gone.
+    fn take_done(
+        &mut self,
+        at: (FaceId, StreamId),
+        done: MailDone,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Usable {
+        let mut warn = |e: &Error| on_event(Event::warning(e.message.clone()));
+        let mut on = self.streams.get_mut(&at);
+        if let Some(on) = on.as_mut().filter(|_| !matches!(done, MailDone::Removed(_))) {
+            on.waits = false;
+        }
+        match done {
+            MailDone::TakenIn { id, status, lost, events, failed } => {
+                failed.iter().for_each(warn);
+                events.into_iter().for_each(|event| on_event(Event::Mail(event)));
+                if let Some(on) = on {
+                    on.stream.send(&MailFrame::Receipt(id, status, lost));
+                }
+            }
+            MailDone::Listed(Ok(files)) => {
+                if let Some(on) = on {
+                    (on.fetched, on.fetching) = (files.into(), true);
+                }
+            }
+            // The end of an empty list would mean that nothing waits.
+            MailDone::Listed(Err(e)) => {
+                warn(&e);
+                return false;
+            }
+            MailDone::Read(Ok(envelope)) => {
+                if let Some((on, envelope)) = on.zip(envelope) {
+                    on.stream.send(&MailFrame::Envelope(envelope));
+                }
+            }
+            // It stays, and stops no other.
+            MailDone::Read(Err(e)) => warn(&e),
+            MailDone::Removed(removed) => removed.err().iter().for_each(warn),
+        }
+        true
+    }
+
+    fn go_on(&mut self, engine: &mut Engine, at: (FaceId, StreamId)) {
+        let Some(mut answering) = self.streams.remove(&at) else { return };
+        if self.serve(engine, &mut answering) {
+            self.streams.insert(at, answering);
         } else {
             answering.stream.abandon(engine);
         }
     }
 
-    /// Answers as long as the buffer has room. Returns false if the stream is unusable.
-    fn serve(
-        &mut self,
-        engine: &mut Engine,
-        on: &mut MailStream,
-        on_event: &mut dyn FnMut(Event),
-    ) -> bool {
+    /// Has the thread do a stream's work, and the stream wait for it.
+    fn ask(&mut self, on: &mut MailStream, job: MailJob) -> Usable {
+        let at = (on.stream.face, on.stream.stream);
+        // Nothing is answered after a removal. A peer closes its link as soon as the request has arrived.
+        on.waits = !matches!(job, MailJob::Remove(..));
+        self.disk.as_mut().is_some_and(|disk| disk.ask(at, job))
+    }
+
+    /// Answers as long as the buffer has room and the thread is not needed. Returns false if the stream is unusable.
+    fn serve(&mut self, engine: &mut Engine, on: &mut MailStream) -> Usable {
         loop {
             if !on.stream.write(engine) {
                 return false;
             }
-            if !on.stream.has_room() {
+            if on.waits || !on.stream.has_room() || !self.has_room() {
                 return true;
             }
             if on.fetching {
-                let next = on.fetched.pop_front().zip(self.mailbox.as_ref());
-                match next.map(|(file, mailbox)| mailbox.read(&file)) {
-                    Some(Ok(Some(envelope))) => on.stream.send(&MailFrame::Envelope(envelope)),
-                    Some(Ok(None)) => {}
-                    // It stays, and stops no other.
-                    Some(Err(e)) => on_event(Event::warning(e.to_string())),
-                    None => {
-                        on.fetching = false;
-                        on.stream.send(&MailFrame::End);
-                    }
+                let Some(file) = on.fetched.pop_front() else {
+                    on.fetching = false;
+                    on.stream.send(&MailFrame::End);
+                    continue;
+                };
+                if !self.ask(on, MailJob::Read(file)) {
+                    return false;
                 }
                 continue;
             }
             let Ok(frame) = on.stream.next_frame(engine) else { return false };
             let Some(frame) = frame else { break };
-            match frame {
-                MailFrame::Deliver(envelope) => {
-                    let (status, lost) = self.take_in(&envelope, on_event);
-                    on.stream.send(&MailFrame::Receipt(EnvelopeId::of(&envelope), status, lost));
-                }
-                MailFrame::Fetch => {
-                    let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
-                    let waiting = owner.zip(self.mailbox.as_ref()).map(|(id, m)| m.list(id));
-                    match waiting.transpose() {
-                        Ok(waiting) => on.fetched = waiting.unwrap_or_default().into(),
-                        Err(e) => {
-                            // The end of an empty list would mean that nothing waits.
-                            on_event(Event::warning(e.to_string()));
-                            return false;
-                        }
-                    }
+            let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
+            let job = match (frame, owner) {
+                (MailFrame::Deliver(envelope), _) => MailJob::TakeIn(envelope, wall_clock()),
+                (MailFrame::Fetch, Some(owner)) => MailJob::List(owner),
+                (MailFrame::Fetch, None) => {
                     on.fetching = true;
+                    continue;
                 }
-                MailFrame::Taken(id) => {
-                    let owner = engine.link_peer(on.stream.face).map(|key| MailboxId::of(&key));
-                    if let Some((owner, mailbox)) = owner.zip(self.mailbox.as_mut())
-                        && let Err(e) = mailbox.remove(owner, id)
-                    {
-                        on_event(Event::warning(e.to_string()));
-                    }
-                }
+                (MailFrame::Taken(id), Some(owner)) => MailJob::Remove(owner, id),
+                (MailFrame::Taken(_), None) => continue,
                 // Answers without a request.
-                MailFrame::Receipt(..) | MailFrame::Envelope(_) | MailFrame::End => return false,
+                (MailFrame::Receipt(..) | MailFrame::Envelope(_) | MailFrame::End, _) => {
+                    return false;
+                }
+            };
+            if !self.ask(on, job) {
+                return false;
             }
         }
         if on.stream.ended {
             on.stream.finish(engine);
         }
         true
-    }
-
-    /// Stores an envelope. Returns its status, and how many messages of its session are lost.
-    fn take_in(
-        &mut self,
-        envelope: &[u8],
-        on_event: &mut dyn FnMut(Event),
-    ) -> (DeliveryStatus, u32) {
-        let Some(owner) = mailbox_of(envelope) else { return (DeliveryStatus::Refused, 0) };
-        let taken = match (&self.store, &mut self.mailbox) {
-            (Some(store), _) if store.mailbox() == owner => {
-                report::take_in(store, envelope, wall_clock()).map(|answer| {
-                    answer.events.into_iter().for_each(|event| on_event(Event::Mail(event)));
-                    (answer.status, answer.lost)
-                })
-            }
-            (_, Some(mailbox)) => {
-                mailbox.put(envelope, wall_clock()).map(|status| (status, 0)).map_err(Error::from)
-            }
-            _ => Ok((DeliveryStatus::NotHere, 0)),
-        };
-        taken.unwrap_or_else(|e| {
-            on_event(Event::warning(e.message));
-            (DeliveryStatus::Full, 0)
-        })
     }
 }

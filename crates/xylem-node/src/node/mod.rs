@@ -27,6 +27,7 @@ use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 use crate::event::Event;
 use crate::mail::{MailServer, while_delivering};
 use crate::shaping;
+use crate::waking::wake_of;
 use host::ManagedEngine;
 use xylem_engine::now_ms;
 use xylem_engine::resolve;
@@ -132,7 +133,7 @@ impl NodeSetup {
         for prefix in management.prefixes() {
             engine.serve(prefix.as_ref())?;
         }
-        let mail_server = MailServer::open(&config.store, config.mailbox)?;
+        let mail_server = MailServer::open(&config.store, config.mailbox, wake_of(&mut engine)?)?;
         Ok(Self { config, engine, management, started_ms: now_ms(), mail_server })
     }
 
@@ -329,7 +330,7 @@ impl Program for NodeProgram<'_> {
                 shaping::report(host.engine, face, self.wanted_level, &peer, self.on_event);
             }
             EngineEvent::Stream { face, stream, what } => {
-                self.mail_server.handle(host.engine, face, stream, what, self.on_event);
+                self.mail_server.handle(host.engine, face, stream, what);
             }
             EngineEvent::FaceDown { face, peer, why, gone } => {
                 self.mail_server.face_down(face);
@@ -356,6 +357,7 @@ impl Program for NodeProgram<'_> {
             report.report(engine, now, *every, self.on_event);
             self.clients.keep(engine, now, self.store, self.on_event);
         }
+        self.mail_server.poll(engine, self.on_event);
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
     }

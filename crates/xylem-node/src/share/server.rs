@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 use xylem_client::satisfies;
@@ -28,6 +28,7 @@ use crate::mail::MailServer;
 use crate::peers::linked_at;
 use crate::reaching;
 use crate::shaping;
+use crate::waking::wake_of;
 use xylem_app::Registrar;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program, advertised};
@@ -104,9 +105,8 @@ impl<'a> ShareServer<'a> {
     ) -> Result<Self, ShareError> {
         let signs = options.beside.public.as_ref().map(|_| publisher_of(options)).transpose()?;
         let mut publications = Publications::of_publisher(at.vouch);
-        let waker = engine.waker()?;
-        // If waking fails, the loop looks again soon anyway.
-        publications.wake_by(Arc::new(move || drop(waker.wake())));
+        let wake = wake_of(engine)?;
+        publications.wake_by(wake.clone());
         Ok(Self {
             beside: ShareAnnouncer::new(&options.beside, &options.store, &at.listen),
             signs,
@@ -118,7 +118,7 @@ impl<'a> ShareServer<'a> {
             wanted_level: options.links.shaping.level,
             warned_of: HashSet::new(),
             peers: HashMap::new(),
-            mail_server: MailServer::open(&options.store, None)?,
+            mail_server: MailServer::open(&options.store, None, wake)?,
             certificate: Vec::new(),
             code: None,
             mesh: None,
@@ -430,7 +430,7 @@ impl Program for ShareServer<'_> {
                 if (self.mesh.as_mut())
                     .is_some_and(|mesh| mesh.handle(engine, face, stream, &what)) => {}
             EngineEvent::Stream { face, stream, what } => {
-                self.mail_server.handle(engine, face, stream, what, self.on_event);
+                self.mail_server.handle(engine, face, stream, what);
             }
             EngineEvent::FaceDown { face, peer, why, .. } => {
                 for registrar in &mut self.registrars {
@@ -466,6 +466,7 @@ impl Program for ShareServer<'_> {
         }
         self.code.iter_mut().for_each(|code| code.handle_timeout(engine, now, self.on_event));
         self.mesh.iter_mut().for_each(|mesh| mesh.handle_timeout(engine, now));
+        self.mail_server.poll(engine, self.on_event);
         self.events.try_iter().for_each(&mut *self.on_event);
         self.beside.handle_timeout(now, self.on_event);
         let mapped = self.beside.mapped();
