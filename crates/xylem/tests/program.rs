@@ -59,6 +59,7 @@ mod sha256_tree;
 mod share_rules;
 mod siege;
 mod signature_types;
+mod sleeping;
 mod starving;
 mod store;
 mod sum;
