@@ -339,6 +339,10 @@ fn fetch_ticket(
         outcome?;
     }
     let path = sink.finish()?;
+    let holdings = fetch.swarm().as_ref().and_then(Swarm::holdings);
+    if let (Some(holdings), Some(path)) = (holdings, &path) {
+        holdings.moved(path);
+    }
     sink.warnings().into_iter().for_each(|what| on_event(Event::warning(what)));
     if let (Some(path), false) = (&path, lost.is_empty()) {
         return Err(GetError::Lost { path: path.clone(), files: lost });
@@ -354,10 +358,6 @@ fn fetch_ticket(
             wall_clock(),
             &mut from_library(on_event),
         );
-    }
-    let holdings = fetch.swarm().as_ref().and_then(Swarm::holdings);
-    if let (Some(holdings), Some(path)) = (holdings, &path) {
-        holdings.moved(path);
     }
     let root = match &path {
         // The root that `xylem sum` prints; the file was verified by a root of another tree.

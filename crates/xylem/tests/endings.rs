@@ -6,29 +6,14 @@
 use crate::common;
 use crate::common::{
     Share, XYLEM, assert_exit, file, finish, get, get_json, noise, skipped, stderr, sum, text,
-    xylem,
+    under, xylem,
 };
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 fn is_there(program: &str) -> bool {
     Command::new(program).arg("--version").stdout(Stdio::null()).status().is_ok_and(|s| s.success())
-}
-
-/// A command that runs `command` under another program, with its environment.
-fn under<S: AsRef<OsStr>>(program: &str, arguments: &[S], command: &Command) -> Command {
-    let mut outer = Command::new(program);
-    outer.args(arguments).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        match value {
-            Some(value) => outer.env(name, value),
-            None => outer.env_remove(name),
-        };
-    }
-    outer.stdin(Stdio::null());
-    outer
 }
 
 /// Runs `command` under strace, where the `nth` call of `call` by each thread fails with `error`. Returns `None` if

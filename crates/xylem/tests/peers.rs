@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::common::fetching::{FetchSetup, from};
-use crate::common::{Share, file, noise, xylem};
+use crate::common::fetching::{FetchSetup, Get, from};
+use crate::common::{Share, file, noise, skipped, text, under, until, xylem};
 
 /// So slow that a fetch of [`SIZE`] takes some seconds.
 const LIMIT: &str = "2M";
@@ -128,6 +128,37 @@ fn a_directory_is_served_while_it_is_fetched() {
     for who in ["b", "c", "d"] {
         assert_eq!(done["root"], tree_sum(&place.out(who)), "{who}");
     }
+}
+
+/// A peer requests its files in the moment in which the directory moves to its final place.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_directory_is_served_while_it_moves_to_its_place() {
+    let place = FetchSetup::new(1, 5);
+    let source = place.dir.path().join("tree");
+    fs::create_dir(&source).unwrap();
+    for (name, size) in [("large", 300_000), ("small", 30_000)] {
+        file(&source, name, &noise(size, 8));
+    }
+    let a = Share::start(&source, &place.dir.path().join("store-a"));
+    let mut command = xylem(&place.dir.path().join("store-b"));
+    command.args(["--json", "get", &a.ticket, "-o"]).arg(place.out("b")).args(SEED);
+    let log = place.dir.path().join("strace.log");
+    let (path, out) = (text(&log), place.out("b"));
+    let inject = "inject=renameat2:delay_exit=8000000";
+    let arguments =
+        ["-f", "-qq", "-o", path, "-P", text(&out), "-e", "trace=renameat2", "-e", inject];
+    if !Command::new("strace").arg("true").output().is_ok_and(|output| output.status.success()) {
+        return skipped("no strace that may trace, which holds up a renaming");
+    }
+    let b = Get::of(under("strace", &arguments, &command));
+    until("the directory has its name", || out.exists());
+    let mut c = place.get("c", &b.own_ticket(), &[]);
+    assert_eq!(c.wait(), Some(0));
+    assert_eq!(c.done()["root"], tree_sum(&out));
+    assert_eq!(c.done()["root"], tree_sum(&place.out("c")));
+    let done = b.done();
+    assert!(fs::read_to_string(&log).unwrap().contains("(DELAYED)"), "{done}");
 }
 
 fn tree_sum(path: &Path) -> String {

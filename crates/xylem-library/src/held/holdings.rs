@@ -52,8 +52,12 @@ pub(crate) struct OpenObject {
 /// A directory: its regular files by number, and which of them are complete.
 struct HeldTree {
     place: PathBuf,
+    /// The directory's final place. Its files go there at the end, all at once or one by one.
+    last_place: PathBuf,
     files: ListedFiles,
     whole: SegmentSet,
+    /// Files that could not be read before the directory had its final name.
+    unread: SegmentSet,
     /// Files that already lie at the directory's final place, and can be served from there.
     there: SegmentSet,
     outboards: OutboardFile,
@@ -73,6 +77,8 @@ pub(crate) struct ListedFile {
 #[derive(Clone)]
 pub(crate) struct WholeFile {
     pub(crate) path: PathBuf,
+    /// Where it lies if it is not at `path` any more.
+    pub(crate) last_path: PathBuf,
     pub(crate) size: u64,
     pub(crate) outboards: OutboardFile,
     pub(crate) slot: u64,
@@ -125,11 +131,25 @@ impl Holdings {
         self.state().objects.insert(ObjectId::Root, HeldObject { open, have });
     }
 
-    /// Registers the regular files of a directory's listing, which will lie below `place`.
-    pub(crate) fn plan(&self, place: &Path, files: ListedFiles, outboards: OutboardFile) {
-        let whole = SegmentSet::new(files.totals().files);
-        let (place, there) = (place.to_path_buf(), whole.clone());
-        self.state().tree = Some(HeldTree { place, files, whole, there, outboards });
+    /// Registers the regular files of a directory's listing, which will lie below `place`, and below `last_place` at
+    /// the end.
+    pub(crate) fn plan(
+        &self,
+        place: &Path,
+        last_place: &Path,
+        files: ListedFiles,
+        outboards: OutboardFile,
+    ) {
+        let none = SegmentSet::new(files.totals().files);
+        self.state().tree = Some(HeldTree {
+            place: place.to_path_buf(),
+            last_place: last_place.to_path_buf(),
+            files,
+            whole: none.clone(),
+            unread: none.clone(),
+            there: none,
+            outboards,
+        });
     }
 
     /// Marks a file of the directory as complete and in place.
@@ -158,12 +178,16 @@ impl Holdings {
         }
     }
 
-    /// Records that the directory has its final name.
+    /// Records that the directory has its final name. Files that could not be read before are offered again, as that may
+    /// have been because they were on their way; they are verified when they are read, like all others.
     pub fn moved(&self, place: &Path) {
         if let Some(tree) = &mut self.state().tree {
             tree.place = place.to_path_buf();
-            let HeldTree { whole, there, .. } = tree;
-            there.ranges().for_each(|range| whole.insert_range(range));
+            tree.last_place = tree.place.clone();
+            let HeldTree { whole, unread, there, .. } = tree;
+            for set in [&*there, &*unread] {
+                set.ranges().for_each(|range| whole.insert_range(range));
+            }
         }
     }
 
@@ -174,6 +198,7 @@ impl Holdings {
             object.have.remove(index.0);
         } else if let (ObjectId::File(number), Some(tree)) = (id, &mut state.tree) {
             tree.whole.remove(number);
+            tree.unread.insert(number);
         }
     }
 
@@ -209,8 +234,10 @@ impl Holdings {
         let (ObjectId::File(number), Some(tree)) = (id, &mut state.tree) else { return None };
         let file = tree.file(number)?;
         tree.whole.contains(number).then(|| {
+            let path = crate::path::os_path(&file.path);
             HeldPlace::Whole(WholeFile {
-                path: tree.place.join(crate::path::os_path(&file.path)),
+                path: tree.place.join(&path),
+                last_path: tree.last_place.join(&path),
                 size: file.size,
                 outboards: tree.outboards.clone(),
                 slot: file.slot,

@@ -2,6 +2,7 @@
 //! before it leaves.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
 use xylem_hash::Hash;
@@ -78,6 +79,20 @@ impl HeldSource {
         self.holdings.place(object).ok_or(HeldError::NotHeld)
     }
 
+    /// Opens a complete file. The directory may just have moved to its final place.
+    fn opened(&self, whole: &WholeFile) -> Result<FileRef, StoreError> {
+        let open = |path: &Path| {
+            let file = FileRef::open(&*self.medium, path, OpenHow::ReadNoFollow)?;
+            // A file that a thread has yet to open has no metadata.
+            file.metadata()?;
+            Ok(file)
+        };
+        match open(&whole.path) {
+            Err(StoreError::NotFound { .. }) => open(&whole.last_path),
+            opened => opened,
+        }
+    }
+
     fn file(&mut self, number: u64, whole: &WholeFile) -> Result<FileRef, StoreError> {
         if let Some(at) = self.open.iter().position(|(n, _)| *n == number)
             && let Some(entry) = self.open.remove(at)
@@ -85,9 +100,7 @@ impl HeldSource {
             self.open.push_back(entry.clone());
             return Ok(entry.1);
         }
-        let file = FileRef::open(&*self.medium, &whole.path, OpenHow::ReadNoFollow)?;
-        // Only an open file is kept: one that a thread has yet to open has no metadata.
-        file.metadata()?;
+        let file = self.opened(whole)?;
         if self.open.len() == OPEN_FILES {
             self.open.pop_front();
         }
@@ -101,8 +114,7 @@ impl HeldSource {
                 self.small.push_back(small);
             }
         } else {
-            let file = FileRef::open(&*self.medium, &whole.path, OpenHow::ReadNoFollow)?;
-            file.metadata()?;
+            let file = self.opened(whole)?;
             let mut content = vec![0; whole.size as usize]; // at most SMALL_FILE
             read_whole(&file, &mut content, 0)?;
             let outboard = Outboard::of(&content, self.manifest.segment);

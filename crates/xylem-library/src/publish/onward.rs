@@ -125,7 +125,8 @@ fn held(
             holdings.kept(&geometry, listing, nodes.clone());
             let files = members.listed.totals().files;
             // Without outboards no file has more than one segment, and nodes are not requested.
-            holdings.plan(path, members.listed, published.outboards.unwrap_or(nodes));
+            let outboards = published.outboards.unwrap_or(nodes);
+            holdings.plan(path, path, members.listed, outboards);
             (0..files).for_each(|number| holdings.whole(number));
         }
         _ => {

@@ -168,7 +168,8 @@ impl DirectorySink {
         let staging = Staging::open(&self.store, self.manifest.root, &self.to.part, &mut kind);
         let staging = staging?;
         if let Some(holdings) = cx.holdings {
-            holdings.plan(staging.path(), listed.clone(), staging.outboard().clone());
+            let outboards = staging.outboard().clone();
+            holdings.plan(staging.path(), &self.to.path, listed.clone(), outboards);
         }
         // The outboard of a resumed run has nodes that must not be overwritten.
         let nodes = (!staging.was_resumed()).then(|| staging.outboard());

@@ -47,6 +47,24 @@ pub(crate) fn skipped(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }
 
+/// A command that runs `command` under another program, with its environment.
+pub(crate) fn under<S: AsRef<std::ffi::OsStr>>(
+    program: &str,
+    arguments: &[S],
+    command: &Command,
+) -> Command {
+    let mut outer = Command::new(program);
+    outer.args(arguments).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => outer.env(name, value),
+            None => outer.env_remove(name),
+        };
+    }
+    outer.stdin(Stdio::null());
+    outer
+}
+
 /// As [`xylem`], with at most this many open files.
 #[cfg(unix)]
 pub(crate) fn with_descriptors(count: usize, store: &Path) -> Command {
