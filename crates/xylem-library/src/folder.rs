@@ -5,6 +5,7 @@
 //! This module fetches nothing and opens no socket: that is the caller's part.
 
 mod apply;
+mod attributes;
 mod certified;
 mod error;
 mod heard;
@@ -33,6 +34,7 @@ mod watch;
 pub use crate::copies::copy_of;
 pub use crate::ours::{IGNORE_FILE, OWN};
 pub use apply::{Applied, has_content as holds_content};
+pub use attributes::{AttributesError, ExtendedAttributes, MAX_ATTRIBUTES};
 pub use certified::{CertifiedRole, NotCertified, PartTooLong, RoleSchema, present};
 pub use error::FolderError;
 pub use heard::{

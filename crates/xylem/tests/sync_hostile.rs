@@ -181,7 +181,16 @@ impl MaliciousMember {
         let mut version = Vector::default();
         let me = self.key.public().key_id().0;
         let dot = version.record_change(me, time);
-        IndexItem { kind, version, content: dot, edited_ms: time, described: dot, absent: false }
+        IndexItem {
+            kind,
+            version,
+            content: dot,
+            edited_ms: time,
+            described: dot,
+            attributes: None,
+            unapplied: false,
+            absent: false,
+        }
     }
 }
 

@@ -40,15 +40,15 @@ const FRESH: &str = "placing";
 /// Most paths that are remembered as unsettled.
 const MAX_UNSETTLED: usize = 10_000;
 /// Obstacles that scans note, and clear themselves.
-const SCAN_OBSTACLES: [ObstacleKind; 3] =
-    [ObstacleKind::Unreadable, ObstacleKind::Busy, ObstacleKind::Name];
+const SCAN_OBSTACLES: [ObstacleKind; 4] =
+    [ObstacleKind::Unreadable, ObstacleKind::Busy, ObstacleKind::Name, ObstacleKind::Attributes];
 /// Most changed places that are named.
 const MAX_PLACES: usize = 16;
 
 /// The part of a plan that was done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Applied {
-    /// Number of places that got new content, permissions or times.
+    /// Number of places that got new content, permissions, times or extended attributes.
     pub put: u64,
     /// The first of these places.
     pub paths: Vec<Vec<u8>>,
@@ -62,6 +62,16 @@ pub struct Applied {
     pub noted: Vec<Vec<u8>>,
     /// The whole plan was done. Otherwise the rest has to be done after another scan of the folder.
     pub complete: bool,
+}
+
+impl Applied {
+    /// Counts a place that got something.
+    pub(super) fn count_put(&mut self, path: &[u8]) {
+        self.put += 1;
+        if self.paths.len() < MAX_PLACES {
+            self.paths.push(path.to_vec());
+        }
+    }
 }
 
 /// Result of one step.
@@ -134,7 +144,10 @@ impl SyncFolder {
         let places = plan.removed.iter().chain(&plan.put);
         let beaten = plan.put.iter().filter_map(|place| place.losing.as_ref());
         let items = places.map(|place| (&place.path, &place.item));
-        self.begin(items.chain(beaten.map(|beaten| (&beaten.to, &beaten.item))))?;
+        let items = items.chain(beaten.map(|beaten| (&beaten.to, &beaten.item)));
+        let alone = plan.noted.iter().filter(|(_, item)| item.unapplied && self.attributes_chosen);
+        self.begin(items.chain(alone.clone().map(|(path, item)| (path, item))))?;
+        let alone: HashSet<Vec<u8>> = alone.map(|(path, _)| path.clone()).collect();
         self.trash.begin(now_ms);
         self.habits.forget();
         self.remove_incoming_copies();
@@ -144,7 +157,7 @@ impl SyncFolder {
         let (renames, uses) = (plan.renames(), plan.uses());
         let mut incoming = IncomingFiles { staged, wanted, uses, moved: HashMap::new() };
         let mut applied = Applied { complete: true, ..Applied::default() };
-        let Plan { noted: known, removed: gone, put, refused, .. } = plan;
+        let Plan { noted: known, removed: gone, put, refused, attributes_before, .. } = plan;
         for (path, why) in refused {
             self.obstacles.note(&path, ObstacleKind::Refused, why, now_ms);
             applied.noted.push(path);
@@ -178,6 +191,7 @@ impl SyncFolder {
             }
         }
         self.remove_incoming_copies();
+        self.apply_attributes(&attributes_before, &alone, now_ms, &mut applied);
         self.settle()?;
         self.delete_moved_from_trash()?;
         Ok(applied)
@@ -214,10 +228,7 @@ impl SyncFolder {
 
     /// Records that a place got its new item.
     fn record_placed(&mut self, place: &PlannedChange, applied: &mut Applied) {
-        applied.put += 1;
-        if applied.paths.len() < MAX_PLACES {
-            applied.paths.push(place.path.clone());
-        }
+        applied.count_put(&place.path);
         let copy = |path: &[u8]| copy_of(path).map(|whose| (path.to_vec(), whose.to_owned()));
         applied.copies.extend(copy(&place.path));
         if let Some(beaten) = &place.losing {
@@ -268,7 +279,7 @@ impl SyncFolder {
                 self.record_settled(place.path, place.item);
             }
             Ok(StepOutcome::Stays) => {
-                let kept = IndexItem { kind: place.before, ..place.item };
+                let kept = kept_item(place.before, place.item);
                 self.keep_after_all(place.path, kept, now_ms);
             }
             not => {
@@ -315,7 +326,7 @@ impl SyncFolder {
                     let to = self.beside(&place);
                     let both = PlannedChange { path: to, before: ItemKind::Gone, ..place.clone() };
                     self.record_placed(&both, applied);
-                    let kept = IndexItem { kind: place.before, ..place.item };
+                    let kept = kept_item(place.before, place.item);
                     self.keep_after_all(place.path, kept, now_ms);
                 }
                 not => {
@@ -329,7 +340,7 @@ impl SyncFolder {
     }
 
     /// Acts on these paths. If a parent directory denies access to its owner, access is granted for the duration.
-    fn with_unlocked_parents<T>(
+    pub(super) fn with_unlocked_parents<T>(
         &self,
         paths: &[&[u8]],
         act: impl Fn() -> io::Result<T>,
@@ -482,7 +493,7 @@ impl SyncFolder {
     }
 
     /// Resolves a path. An unreadable path is an error, not an absent one.
-    fn place(&self, path: &[u8], make: bool) -> io::Result<PathBuf> {
+    pub(super) fn place(&self, path: &[u8], make: bool) -> io::Result<PathBuf> {
         let at = within(&self.root, path, make)?;
         match at.symlink_metadata() {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(e),
@@ -706,6 +717,12 @@ impl SyncFolder {
             false => Err(name_taken_error(to)),
         }
     }
+}
+
+/// Makes the item of a directory that stays although `item` removed or replaced it. The next scan finds its extended
+/// attributes.
+fn kept_item(kind: ItemKind, item: IndexItem) -> IndexItem {
+    IndexItem { kind, attributes: None, unapplied: false, ..item }
 }
 
 /// Makes the error that a copy's name is taken.

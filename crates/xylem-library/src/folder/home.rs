@@ -140,6 +140,8 @@ pub struct LastRun {
     pub listen: Vec<String>,
     /// Which versions of replaced and removed files are kept; `None`: the default.
     pub versions: Option<VersionPolicy>,
+    /// Whether extended attributes are exchanged.
+    pub xattrs: bool,
 }
 
 /// A store's state of one folder in step.

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use xylem_hash::{Hash, Hasher};
 use xylem_object::listing;
 
+use super::attributes::{ExtendedAttributes, MAX_ATTRIBUTES};
 use super::vector::{Dot, MemberId, Vector};
 
 /// First bytes of an index.
@@ -33,6 +34,10 @@ const SYMLINK: u8 = 3;
 const ABSENT: u8 = 0x80;
 /// Flag beside the kind: permissions and time come from another change than the content.
 const HAS_DESCRIBED: u8 = 0x40;
+/// Flag beside the kind: extended attributes are known.
+const HAS_ATTRIBUTES: u8 = 0x20;
+/// Flag beside that: the disk here does not have these attributes.
+const UNAPPLIED: u8 = 0x10;
 /// Nanoseconds of a second.
 const SECOND_NS: u32 = 1_000_000_000;
 /// Resolutions of file times in nanoseconds, on file systems coarser than one nanosecond.
@@ -162,8 +167,12 @@ pub struct IndexItem {
     /// When that change was made, in milliseconds since 1970, as far as its member can know. It decides which of two
     /// versions is the later one. Joining versions does not change it.
     pub edited_ms: u64,
-    /// The change that brought the permissions and the time.
+    /// The change that brought the permissions, the time and the extended attributes.
     pub described: Dot,
+    /// Extended attributes of a file or directory; `None`: no member has recorded any.
+    pub attributes: Option<ExtendedAttributes>,
+    /// The disk here may have other attributes than these: this member does not exchange them, or could not set them.
+    pub unapplied: bool,
     /// The path is known but not part of the folder here: the rules leave it out, or it cannot be read.
     pub absent: bool,
 }
@@ -172,24 +181,63 @@ impl IndexItem {
     /// A path of which nothing is known.
     pub(super) fn none() -> Self {
         let (version, content, described) = (Vector::default(), Dot::default(), Dot::default());
-        Self { kind: ItemKind::Gone, version, content, edited_ms: 0, described, absent: false }
+        Self {
+            kind: ItemKind::Gone,
+            version,
+            content,
+            edited_ms: 0,
+            described,
+            attributes: None,
+            unapplied: false,
+            absent: false,
+        }
     }
 
     /// Records that `me` changed the path to `kind`, noticed at `now_ms`. `edited_ms` is the time of the content, if
-    /// that is new.
+    /// that is new. Extended attributes stay as far as the path remains a file, or a directory.
     pub(super) fn changed(&mut self, kind: ItemKind, me: MemberId, edited_ms: u64, now_ms: u64) {
+        let attributes = self.attributes.clone().filter(|_| self.is_alike(&kind));
+        self.changed_to(kind, attributes, me, edited_ms, now_ms);
+    }
+
+    /// Records a change as [`IndexItem::changed`] does, to these extended attributes.
+    pub(super) fn changed_to(
+        &mut self,
+        kind: ItemKind,
+        attributes: Option<ExtendedAttributes>,
+        me: MemberId,
+        edited_ms: u64,
+        now_ms: u64,
+    ) {
         let dot = self.version.record_change(me, now_ms);
-        let is_alike = std::mem::discriminant(&self.kind) == std::mem::discriminant(&kind);
         let mode = |kind: &ItemKind| kind.description().map(|(mode, _)| mode);
         if self.kind.has_content_of(&kind) {
             self.described = dot;
         } else {
             (self.content, self.edited_ms) = (dot, edited_ms.min(now_ms));
-            if !is_alike || mode(&self.kind) != mode(&kind) {
+            let is_same = mode(&self.kind) == mode(&kind) && self.attributes == attributes;
+            if !self.is_alike(&kind) || !is_same {
                 self.described = dot;
             }
         }
-        (self.kind, self.absent) = (kind, false);
+        self.unapplied &= attributes.is_some();
+        (self.kind, self.attributes, self.absent) = (kind, attributes, false);
+    }
+
+    /// Records at `now_ms` that `me` changed only the extended attributes.
+    pub(super) fn attributes_changed(
+        &mut self,
+        attributes: ExtendedAttributes,
+        me: MemberId,
+        now_ms: u64,
+    ) {
+        self.described = self.version.record_change(me, now_ms);
+        (self.attributes, self.unapplied) = (Some(attributes), false);
+    }
+
+    /// Returns whether both are files, both directories, or the like.
+    pub(super) fn is_alike(&self, kind: &ItemKind) -> bool {
+        std::mem::discriminant(&self.kind) == std::mem::discriminant(kind)
     }
 
     /// Records at `now_ms` that `me` kept a directory that the version removed or replaced. No member has chosen its
@@ -229,6 +277,9 @@ pub enum IndexError {
     /// A path that a folder may not have, or not at this place.
     #[error("it has a path that is not allowed: {0}")]
     Path(listing::PathError),
+    /// Extended attributes that are not allowed, or too many.
+    #[error("it has extended attributes that are not allowed")]
+    Attributes,
     /// A name that is not allowed, or too many names.
     #[error("it has a member's name that is not allowed")]
     Name,
@@ -263,7 +314,8 @@ impl StateHasher {
             return;
         }
         self.bytes.clear();
-        write_entry(&mut self.bytes, path, item);
+        // Whether attributes are on the disk here concerns no other member.
+        write_entry_as(&mut self.bytes, path, item, false);
         self.hasher.update(&self.bytes);
     }
 
@@ -388,13 +440,30 @@ fn write_head(out: &mut Vec<u8>, about: &[u8], names: &Names) {
 }
 
 fn write_entry(out: &mut Vec<u8>, path: &[u8], item: &IndexItem) {
+    write_entry_as(out, path, item, item.unapplied);
+}
+
+fn write_entry_as(out: &mut Vec<u8>, path: &[u8], item: &IndexItem, unapplied: bool) {
     put_bytes(out, path);
     let described = (item.described != item.content).then_some(item.described);
-    let mark = if item.absent { ABSENT } else { 0 };
-    put_kind(out, &item.kind, mark | described.map_or(0, |_| HAS_DESCRIBED));
+    let flags = [
+        (item.absent, ABSENT),
+        (described.is_some(), HAS_DESCRIBED),
+        (item.attributes.is_some(), HAS_ATTRIBUTES),
+        (unapplied, UNAPPLIED),
+    ];
+    let mark = flags.iter().filter(|(is_set, _)| *is_set).fold(0, |mark, (_, flag)| mark | flag);
+    put_kind(out, &item.kind, mark);
     put_dot(out, item.content);
     out.extend_from_slice(&item.edited_ms.to_be_bytes());
     described.into_iter().for_each(|dot| put_dot(out, dot));
+    if let Some(attributes) = &item.attributes {
+        put_count(out, attributes.all().len());
+        for (name, value) in attributes.all() {
+            put_bytes(out, name);
+            put_bytes(out, value);
+        }
+    }
     let entries = item.version.entries();
     put_count(out, entries.len());
     for (member, number) in entries {
@@ -422,6 +491,10 @@ pub(super) fn check(path: &[u8], item: &IndexItem) -> Result<(), IndexError> {
                 return Err(IndexError::Malformed);
             }
         }
+    }
+    let may_have_attributes = item.kind.description().is_some() || item.attributes.is_none();
+    if !may_have_attributes || (item.unapplied && item.attributes.is_none()) {
+        return Err(IndexError::Malformed);
     }
     if item.version.entries().len() > MAX_MEMBERS {
         return Err(IndexError::TooLarge);
@@ -560,8 +633,8 @@ impl<'a> IndexParser<'a> {
 
     fn item(&mut self) -> Result<IndexItem, IndexError> {
         let [mark] = self.array()?;
-        let absent = mark & ABSENT != 0;
-        let kind = match mark & !(ABSENT | HAS_DESCRIBED) {
+        let has = |flag| mark & flag != 0;
+        let kind = match mark & !(ABSENT | HAS_DESCRIBED | HAS_ATTRIBUTES | UNAPPLIED) {
             GONE => ItemKind::Gone,
             FILE => {
                 let root = Hash::from_bytes(self.array()?);
@@ -574,11 +647,12 @@ impl<'a> IndexParser<'a> {
             _ => return Err(IndexError::Malformed),
         };
         let (content, edited_ms) = (self.dot()?, self.u64()?);
-        let described = if mark & HAS_DESCRIBED == 0 { content } else { self.dot()? };
+        let described = if has(HAS_DESCRIBED) { self.dot()? } else { content };
         // Each item has one encoding.
-        if mark & HAS_DESCRIBED != 0 && described == content {
+        if has(HAS_DESCRIBED) && described == content {
             return Err(IndexError::Malformed);
         }
+        let attributes = has(HAS_ATTRIBUTES).then(|| self.attributes()).transpose()?;
         let count = usize::from(self.u16()?);
         if count > MAX_MEMBERS {
             return Err(IndexError::TooLarge);
@@ -588,7 +662,36 @@ impl<'a> IndexParser<'a> {
             entries.push((self.array()?, self.u64()?));
         }
         let version = Vector::of(entries).ok_or(IndexError::Malformed)?;
-        Ok(IndexItem { kind, version, content, edited_ms, described, absent })
+        let (absent, unapplied) = (has(ABSENT), has(UNAPPLIED));
+        Ok(IndexItem {
+            kind,
+            version,
+            content,
+            edited_ms,
+            described,
+            attributes,
+            unapplied,
+            absent,
+        })
+    }
+
+    /// Reads extended attributes: their names ascend.
+    fn attributes(&mut self) -> Result<ExtendedAttributes, IndexError> {
+        let count = usize::from(self.u16()?);
+        if count > MAX_ATTRIBUTES {
+            return Err(IndexError::Attributes);
+        }
+        let mut all = BTreeMap::new();
+        for _ in 0..count {
+            let (name, value) = (self.bytes()?, self.bytes()?);
+            let is_after =
+                all.last_key_value().is_none_or(|(last, _): (&Vec<u8>, _)| **last < *name);
+            if !is_after || name.len().saturating_add(value.len()) > MAX_ATTRIBUTES {
+                return Err(IndexError::Attributes);
+            }
+            all.insert(name.to_vec(), value.to_vec());
+        }
+        ExtendedAttributes::new(all).map_err(|_| IndexError::Attributes)
     }
 }
 
@@ -596,6 +699,11 @@ impl<'a> IndexParser<'a> {
 pub(super) mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    pub(in crate::folder) fn attributes(all: &[(&str, &str)]) -> ExtendedAttributes {
+        let all = all.iter().map(|(name, value)| (Vec::from(*name), Vec::from(*value)));
+        ExtendedAttributes::new(all.collect()).unwrap()
+    }
 
     pub(in crate::folder) fn an_index() -> Index {
         let mut index = Index::default();
@@ -611,6 +719,7 @@ pub(super) mod tests {
             item.absent = path == "b";
             if path == "c" {
                 item.changed(ItemKind::Directory { mode: 0o700 }, [2; 8], 8, 8);
+                item.attributes_changed(attributes(&[("user.a", "1"), ("user.b", "")]), [2; 8], 9);
             }
             index.items.insert(path.into(), item);
         }
@@ -648,10 +757,82 @@ pub(super) mod tests {
         let mut here = index.clone();
         here.items.remove(b"b".as_slice());
         assert_eq!(here.state(), index.state());
+        // Whether attributes are in place here is nothing that others have to agree on.
+        let mut other = index.clone();
+        other.items.get_mut(b"c".as_slice()).unwrap().unapplied = true;
+        assert_eq!(other.state(), index.state());
+        assert_ne!(other.encode(b"").unwrap(), index.encode(b"").unwrap());
+        other.items.get_mut(b"c".as_slice()).unwrap().attributes = None;
+        assert_eq!(refused(&other), IndexError::Malformed);
+        other.items.get_mut(b"c".as_slice()).unwrap().unapplied = false;
+        assert_ne!(other.state(), index.state());
         for old in OLD_MAGICS {
             let old = [old, &bytes[MAGIC.len()..]].concat();
             assert_eq!(Index::decode(&old), Err(IndexError::Old));
         }
+    }
+
+    /// An entry without attributes has the same bytes as in earlier builds of this format.
+    #[test]
+    fn an_entry_without_attributes_has_the_bytes_that_it_had_before() {
+        let mut item = IndexItem::none();
+        item.changed(ItemKind::Directory { mode: 0o755 }, [1; 8], 6, 7);
+        let mut out = Vec::new();
+        write_entry(&mut out, b"c", &item);
+        let seven = [0, 0, 0, 0, 0, 0, 0, 7];
+        let dot = [&[1; 8][..], &seven].concat();
+        let edited = [0, 0, 0, 0, 0, 0, 0, 6];
+        let expected =
+            [&[0, 1, b'c', 2, 0, 0, 1, 0o355][..], &dot, &edited, &[0, 1], &dot].concat();
+        assert_eq!(out, expected);
+    }
+
+    /// Attributes of other members are refused unless their names are of users, ascend, and all have a bounded size.
+    #[test]
+    fn attributes_that_no_member_may_send_are_refused() {
+        let mut item = IndexItem::none();
+        item.changed(ItemKind::Directory { mode: 0o755 }, [1; 8], 6, 7);
+        item.attributes_changed(attributes(&[("user.a", "1")]), [1; 8], 8);
+        let index = |item: &IndexItem| Index {
+            items: [(b"c".to_vec(), item.clone())].into_iter().collect(),
+            ..Index::default()
+        };
+        let whole = raw(&index(&item));
+        let one = [&[0, 1, 0, 6][..], b"user.a", &[0, 1], b"1"].concat();
+        let at = whole.windows(one.len()).position(|window| window == one).unwrap();
+        let with = |encoded: &[u8]| {
+            let rest = &whole[at + one.len()..whole.len() - HASH_LEN];
+            let mut bytes = [&whole[..at], encoded, rest].concat();
+            bytes.extend_from_slice(xylem_hash::hash(&bytes).as_bytes());
+            Index::decode(&bytes).map(|(index, _)| index)
+        };
+        let set = |all: &[(&[u8], &[u8])]| {
+            let mut out = Vec::new();
+            put_count(&mut out, all.len());
+            for (name, value) in all {
+                put_bytes(&mut out, name);
+                put_bytes(&mut out, value);
+            }
+            out
+        };
+        assert_eq!(with(&one), Ok(index(&item)));
+        assert!(with(&set(&[(b"user.a", b""), (b"user.b", b"")])).is_ok());
+        let large = [b'x'; MAX_ATTRIBUTES];
+        for wrong in [
+            set(&[(b"security.capability", b"1")]),
+            set(&[(b"user.", b"1")]),
+            set(&[(b"user.a\0b", b"1")]),
+            set(&[(b"user.b", b""), (b"user.a", b"")]),
+            set(&[(b"user.a", b""), (b"user.a", b"1")]),
+            set(&[(b"user.a", &large)]),
+            set(&[(b"user.a", &large[..2048]), (b"user.b", &large[..2048])]),
+            vec![0xff, 0xff],
+        ] {
+            assert_eq!(with(&wrong), Err(IndexError::Attributes), "{wrong:?}");
+        }
+        // Nothing but files and directories has attributes.
+        item.kind = ItemKind::Gone;
+        assert_eq!(refused(&index(&item)), IndexError::Malformed);
     }
 
     #[test]
@@ -723,6 +904,23 @@ pub(super) mod tests {
             if let Ok((index, about)) = Index::decode(&whole) {
                 prop_assert_eq!(Index::decode(&index.encode(&about).unwrap()), Ok((index, about)));
             }
+        }
+
+        #[test]
+        fn any_attributes_survive_encoding(
+            all in proptest::collection::btree_map("[a-z.]{1,9}", proptest::collection::vec(any::<u8>(), 0..300), 0..12),
+            unapplied in any::<bool>(),
+        ) {
+            let all = all.into_iter().map(|(name, value)| (format!("user.{name}").into_bytes(), value));
+            let all = ExtendedAttributes::new(all.collect()).unwrap();
+            let mut index = an_index();
+            for path in ["b", "c"] {
+                let item = index.items.get_mut(path.as_bytes()).unwrap();
+                item.attributes = Some(all.clone());
+                item.unapplied = unapplied;
+            }
+            let bytes = index.encode(b"").unwrap();
+            prop_assert_eq!(Index::decode(&bytes), Ok((index.clone(), Vec::new())));
         }
     }
 }

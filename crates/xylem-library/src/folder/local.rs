@@ -13,6 +13,7 @@ use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{DiskAttributes, ObjectPart, Store, StoreError};
 use xylem_tree::SegmentSize;
 
+use super::attributes::{AttributeScan, SeenAttributes};
 use super::error::{FolderError, at};
 use super::heard::MAX_MEMBERS;
 use super::index::{Index, IndexError, IndexItem, ItemKind, Names, StateHasher};
@@ -68,6 +69,8 @@ pub struct SyncFolder {
     state_as_held: Hash,
     /// The trash: files that other members replaced or removed.
     pub(super) trash: Trash,
+    /// Whether extended attributes are read here, sent, and put in place.
+    pub(super) attributes_chosen: bool,
     /// How often the index was published.
     told: u64,
     /// Paths that cannot be brought in step now; everything else goes on.
@@ -165,6 +168,7 @@ impl SyncFolder {
             uncovered: false,
             state_as_held,
             trash,
+            attributes_chosen: false,
             told: 0,
             obstacles: Obstacles::default(),
             habits: DiskTraits::default(),
@@ -317,7 +321,10 @@ impl SyncFolder {
             let then = known.next_if(|next| matches!(next, Ok((then, _)) if *then == path));
             let then = then.transpose()?.map(|(_, item)| item);
             stock.uncovered |= then.as_ref().is_some_and(|then| then.absent);
-            let (item, is_new) = self.item_now(&path, then, kind, now_ms);
+            let seen = self.see_attributes(&path, &kind, &mut stock.attributes);
+            let found = FoundItem { kind, attributes: seen };
+            let (mut item, is_new) = self.item_now(&path, then, found, now_ms);
+            self.retry_attributes(&path, &mut item, &mut stock.attributes, now_ms);
             stock.push(&path, &item)?;
             if is_new && stock.sent.len() < MAX_FOLLOWED {
                 stock.sent.push(path);
@@ -328,6 +335,7 @@ impl SyncFolder {
         self.uncovered |= stock.uncovered;
         self.state_as_held = stock.state.finish();
         self.stored = stock.writer.finish_after(Some(&self.stored))?;
+        self.end_attribute_scan(stock.attributes, now_ms);
         for path in stock.sent {
             if let Some(looks) = look(&self.root.join(os_path(&path))) {
                 self.pacing.sent(&path, looks, now_ms);
@@ -366,30 +374,34 @@ impl SyncFolder {
         Ok(())
     }
 
-    /// Returns the item of a path at which the scan found `kind`, and whether this member changed it.
+    /// Returns the item of a path at which the scan found this, and whether this member changed it.
     fn item_now(
         &self,
         path: &[u8],
         then: Option<IndexItem>,
-        kind: ItemKind,
+        found: FoundItem,
         now_ms: u64,
     ) -> (IndexItem, bool) {
+        let FoundItem { kind, attributes } = found;
         let mut item = then.unwrap_or_else(IndexItem::none);
         let keeps_modes = self.habits.keeps_modes(&self.own(""));
         let as_kept = |then: &ItemKind| match keeps_modes {
             true => kind.clone(),
             false => kind.clone().with_mode_of(then),
         };
-        if item.kind.may_appear_as(&as_kept(&item.kind)) {
-            return (IndexItem { absent: false, ..item }, false);
-        }
         let pending = self.pending.items.get(path);
-        if let Some(then) = pending.filter(|then| then.kind.may_appear_as(&as_kept(&then.kind))) {
-            return (IndexItem { absent: false, ..then.clone() }, false);
+        for then in [&item].into_iter().chain(pending) {
+            if then.kind.may_appear_as(&as_kept(&then.kind))
+                && let Some(unapplied) = attributes.unapplied_if_same(then)
+            {
+                return (IndexItem { absent: false, unapplied, ..then.clone() }, false);
+            }
         }
         let edited_ms = self.edited(path, &kind).unwrap_or(now_ms);
         let kind = as_kept(&item.kind);
-        item.changed(kind, self.me, edited_ms, now_ms);
+        let (attributes, unapplied) = attributes.after(&item, item.is_alike(&kind));
+        item.changed_to(kind, attributes, self.me, edited_ms, now_ms);
+        item.unapplied = unapplied;
         (item, true)
     }
 
@@ -542,6 +554,12 @@ impl SyncFolder {
     }
 }
 
+/// What a scan found at a path.
+struct FoundItem {
+    kind: ItemKind,
+    attributes: SeenAttributes,
+}
+
 /// The index of a folder while it is being written.
 struct IndexUpdate {
     writer: IndexWriter,
@@ -551,12 +569,14 @@ struct IndexUpdate {
     sent: Vec<Vec<u8>>,
     /// A path is part of the folder again.
     uncovered: bool,
+    attributes: AttributeScan,
 }
 
 impl IndexUpdate {
     fn begin(path: &Path, about: &[u8], of: &SyncFolder) -> Result<Self, FolderError> {
         let writer = IndexWriter::new(path, about, &of.names)?;
-        Ok(Self { writer, state: StateHasher::default(), sent: Vec::new(), uncovered: false })
+        let (state, attributes) = (StateHasher::default(), AttributeScan::default());
+        Ok(Self { writer, state, sent: Vec::new(), uncovered: false, attributes })
     }
 
     fn push(&mut self, path: &[u8], item: &IndexItem) -> Result<(), FolderError> {

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use xylem_hash::Hash;
 
+use super::attributes::ExtendedAttributes;
 use super::error::FolderError;
 use super::index::{
     IndexItem, ItemKind, MAX_INDEX, MAX_ITEMS, MAX_MEMBERS, check, entry_size, name,
@@ -83,6 +84,8 @@ pub struct Plan {
     pub put: Vec<PlannedChange>,
     /// Refused paths with the reason; only the first of them.
     pub refused: Vec<(Vec<u8>, String)>,
+    /// Extended attributes that the disk should have until then, at paths that keep their content and get others.
+    pub attributes_before: BTreeMap<Vec<u8>, ExtendedAttributes>,
     /// More remains to be planned after this.
     pub rest: bool,
 }
@@ -90,7 +93,8 @@ pub struct Plan {
 impl Plan {
     /// Returns whether there is nothing to do or to record.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let places = self.removed.is_empty() && self.put.is_empty();
+        places && self.noted.is_empty() && self.refused.is_empty() && !self.rest
     }
 
     /// Returns the latest time that the plan takes over, in milliseconds since 1970.
@@ -267,21 +271,25 @@ struct ConcurrentChange {
 
 impl Merging {
     /// Plans what to do about the other member's version of a path.
-    fn take(&mut self, path: Vec<u8>, their: IndexItem, our: Option<&IndexItem>) {
-        let (item, lost) = match our {
+    fn take(&mut self, path: Vec<u8>, mut their: IndexItem, our: Option<&IndexItem>) {
+        // What is on the other member's disk is not what is on ours.
+        their.unapplied = their.attributes.is_some();
+        let (mut item, lost) = match our {
             None => (their.clone(), None),
             Some(our) if our.absent => return,
             Some(our) => join_items(our, &their),
         };
+        let before = our.cloned().unwrap_or_else(IndexItem::none);
+        item.unapplied =
+            item.attributes.is_some() && (before.unapplied || item.attributes != before.attributes);
         if our.is_some_and(|our| *our == item) {
             return;
         }
         if let Err(why) = self.count(&path, &item, our) {
             return self.refuse(path, why.to_owned());
         }
-        let before = our.cloned().unwrap_or_else(IndexItem::none);
         match lost {
-            None => self.plan.step(path, item, before.kind),
+            None => self.plan.step(path, item, &before),
             Some(whose) => {
                 let lost = if whose == MergeSide::Ours { before.clone() } else { their };
                 self.met.push(ConcurrentChange { path, item, before, lost, whose });
@@ -348,7 +356,7 @@ impl Merging {
         }
         for (met, names) in std::mem::take(&mut self.met).into_iter().zip(&named) {
             let to = free_copy_name(&met.lost, names, &known);
-            let ConcurrentChange { path, item, before, lost, whose } = met;
+            let ConcurrentChange { path, mut item, before, lost, whose } = met;
             match to {
                 Some(to) => {
                     if let Err(why) = check(to, &lost) {
@@ -360,6 +368,7 @@ impl Merging {
                         continue;
                     }
                     let beaten = Some(LosingVersion { to: to.to_vec(), item: lost, whose });
+                    self.plan.mark_unapplied(&path, &mut item, &before);
                     self.plan.put.push(PlannedChange {
                         path,
                         item,
@@ -367,7 +376,7 @@ impl Merging {
                         losing: beaten,
                     });
                 }
-                None => self.plan.step(path, item, before.kind),
+                None => self.plan.step(path, item, &before),
             }
         }
         self.plan.put.sort_by(|a, b| a.path.cmp(&b.path));
@@ -400,13 +409,26 @@ fn free_copy_name<'a>(
 
 impl Plan {
     /// Plans the step that makes a path this item.
-    fn step(&mut self, path: Vec<u8>, item: IndexItem, before: ItemKind) {
+    fn step(&mut self, path: Vec<u8>, mut item: IndexItem, before: &IndexItem) {
+        self.mark_unapplied(&path, &mut item, before);
+        let before = before.kind.clone();
         if item.kind == before {
             self.noted.push((path, item));
         } else if item.kind.is_gone() {
             self.removed.push(PlannedChange { path, item, before, losing: None });
         } else {
             self.put.push(PlannedChange { path, item, before, losing: None });
+        }
+    }
+
+    /// Marks new content as without its extended attributes, since the disk has none of them yet. For a path that keeps
+    /// its content, notes which attributes the disk should have now.
+    fn mark_unapplied(&mut self, path: &[u8], item: &mut IndexItem, before: &IndexItem) {
+        if !item.kind.has_content_of(&before.kind) {
+            item.unapplied = item.attributes.is_some();
+        } else if item.unapplied && !before.unapplied {
+            let there = before.attributes.clone().unwrap_or_default();
+            self.attributes_before.insert(path.to_vec(), there);
         }
     }
 }
@@ -426,7 +448,8 @@ pub(super) fn join_items(our: &IndexItem, their: &IndexItem) -> (IndexItem, Opti
         // Both contents were replaced or removed by members that had seen them.
         None => {
             let last = if our.content > their.content { our } else { their };
-            IndexItem { kind: ItemKind::Gone, described: last.content, ..last.clone() }
+            let (kind, described) = (ItemKind::Gone, last.content);
+            IndexItem { kind, described, attributes: None, unapplied: false, ..last.clone() }
         }
     };
     describe(&mut item, our, their);
@@ -455,20 +478,20 @@ fn pick_winner(our: &IndexItem, their: &IndexItem) -> (Option<MergeSide>, Option
     }
 }
 
-/// Gives `item` the newer permissions of the two. It also takes the newer time, if that belongs to the same content. A
-/// change of content leaves the permissions to a concurrent change of permissions.
+/// Gives `item` the newer permissions and extended attributes of the two. It also takes the newer time, if that belongs
+/// to the same content. A change of content leaves the permissions to a concurrent change of permissions.
 fn describe(item: &mut IndexItem, our: &IndexItem, their: &IndexItem) {
-    let is_alike =
-        |one: &IndexItem| std::mem::discriminant(&one.kind) == std::mem::discriminant(&item.kind);
-    if !is_alike(our) || !is_alike(their) || item.kind.description().is_none() {
+    if !our.is_alike(&item.kind) || !their.is_alike(&item.kind) || item.kind.description().is_none()
+    {
         return;
     }
     let seen = (their.version.has_seen(our.described), our.version.has_seen(their.described));
     let order = |one: &IndexItem| (one.described, one.kind.description());
+    let is_ours = (order(our), &our.attributes) > (order(their), &their.attributes);
     let newer = match seen {
         (false, true) => our,
         (true, false) => their,
-        _ if order(our) > order(their) => our,
+        _ if is_ours => our,
         _ => their,
     };
     if newer.kind.has_content_of(&item.kind) {
@@ -476,7 +499,7 @@ fn describe(item: &mut IndexItem, our: &IndexItem, their: &IndexItem) {
     } else {
         item.kind = item.kind.clone().with_mode_of(&newer.kind);
     }
-    item.described = newer.described;
+    (item.described, item.attributes) = (newer.described, newer.attributes.clone());
 }
 
 /// Orders two concurrent versions: existing before removed, directories first, then the later edit, then any order on
@@ -509,6 +532,7 @@ mod simulated {
 mod tests {
     use super::*;
     use crate::folder::index::Index;
+    use crate::folder::index::tests::attributes;
     use crate::folder::vector::MemberId;
     use proptest::prelude::*;
 
@@ -688,6 +712,110 @@ mod tests {
             prop_assert_eq!(states[0], states[1]);
             prop_assert_eq!(states[0], states[2]);
         }
+    }
+
+    /// The first member exchanges no attributes: it knows those of others, and its changes leave them alone.
+    fn take_as_folder(who: usize, member: &mut SimulatedMember, other: &SimulatedMember) {
+        member.hear_by(other, 2);
+        for item in member.index.items.values_mut() {
+            item.unapplied = who == 0 && item.attributes.is_some();
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn attributes_converge_beside_a_member_without_them(
+            steps in proptest::collection::vec((0..3_usize, 0..9_u8, 0..3_usize), 1..60),
+        ) {
+            let mut members = [([3; 8], "carol"), (ALICE, "alice"), (BOB, "bob")]
+                .map(|(id, name)| SimulatedMember::new(id, name));
+            for (now, (who, what, path)) in steps.into_iter().enumerate() {
+                let (path, now) = (["a", "b", "b/c"][path], now as u64);
+                let id = members[who].id;
+                match what {
+                    0 => members[who].set(path, file(&format!("{now}")), now),
+                    1 => members[who].set(path, file("same"), 1),
+                    2 => members[who].set(path, ItemKind::Gone, now),
+                    3 => {
+                        let mode = 0o600 + u32::try_from(now % 8).unwrap();
+                        let kind = members[who].kind(path.as_bytes()).with_mode_of(&file_of("", mode, 0));
+                        members[who].set(path, kind, now);
+                    }
+                    4..=6 if who > 0 => {
+                        let all = [("user.a", "1"), ("user.b", "2")];
+                        let item = members[who].index.items.get_mut(path.as_bytes());
+                        if let Some(item) = item.filter(|item| !item.kind.is_gone()) {
+                            item.attributes_changed(attributes(&all[..usize::from(what) - 4]), id, now);
+                        }
+                    }
+                    _ => {
+                        let other = members[(who + 1 + usize::from(what % 2)) % 3].clone();
+                        take_as_folder(who, &mut members[who], &other);
+                    }
+                }
+            }
+            for _ in 0..4 {
+                for (to, from) in [(0, 1), (0, 2), (1, 0), (2, 0), (1, 2), (2, 1)] {
+                    let other = members[from].clone();
+                    take_as_folder(to, &mut members[to], &other);
+                }
+            }
+            let states = members.each_ref().map(|member| member.index.state());
+            prop_assert_eq!(states[0], states[1]);
+            prop_assert_eq!(states[0], states[2]);
+            let other = members[1].clone();
+            prop_assert!(members[0].hear(&other).is_empty() && members[2].hear(&other).is_empty());
+            for item in members[1].index.items.values() {
+                prop_assert!(item.attributes.is_none() || !item.kind.is_gone());
+            }
+            members[0].index.encode(b"").unwrap();
+        }
+    }
+
+    #[test]
+    fn attributes_survive_changes_by_members_that_know_none_on_their_disk() {
+        let (mut alice, mut bob) = two();
+        let has = |member: &SimulatedMember| member.index.items[b"a".as_slice()].attributes.clone();
+        let item = alice.index.items.get_mut(b"a".as_slice()).unwrap();
+        item.attributes_changed(attributes(&[("user.a", "1")]), ALICE, 10);
+        let plan = bob.hear(&alice);
+        assert_eq!((plan.noted.len(), plan.put.len()), (1, 0), "there is nothing to fetch");
+        assert_eq!(plan.attributes_before[b"a".as_slice()], attributes(&[]));
+        assert!(bob.index.items[b"a".as_slice()].unapplied);
+        // New content, and other permissions.
+        bob.set("a", file("2"), 20);
+        assert!(alice.hear(&bob).put[0].item.unapplied, "the new file has none yet");
+        alice.index.items.get_mut(b"a".as_slice()).unwrap().unapplied = false;
+        bob.set("a", file("2").with_mode_of(&file_of("", 0o600, 0)), 30);
+        let plan = alice.hear(&bob);
+        assert!(!plan.put[0].item.unapplied && plan.attributes_before.is_empty());
+        // One edits while the other changes attributes: both count.
+        bob.set("a", file_of("3", 0o600, 0), 40);
+        let item = alice.index.items.get_mut(b"a".as_slice()).unwrap();
+        item.attributes_changed(attributes(&[("user.a", "2")]), ALICE, 41);
+        let before = alice.clone();
+        alice.hear(&bob);
+        bob.hear(&before);
+        for member in [&alice, &bob] {
+            assert_eq!(member.kind(b"a"), file_of("3", 0o600, 0));
+            assert_eq!(has(member), Some(attributes(&[("user.a", "2")])));
+        }
+        assert_eq!(alice.index.state(), bob.index.state());
+        // Two change them: the later change wins, and no copy is made.
+        for (member, value, now) in [(&mut alice, "3", 50), (&mut bob, "4", 51)] {
+            let (id, item) = (member.id, member.index.items.get_mut(b"a".as_slice()).unwrap());
+            item.attributes_changed(attributes(&[("user.a", value)]), id, now);
+        }
+        let before = alice.clone();
+        alice.hear(&bob);
+        bob.hear(&before);
+        assert_eq!((has(&alice), has(&bob)), (has(&bob), Some(attributes(&[("user.a", "4")]))));
+        assert_eq!((alice.files().len(), alice.index.state()), (1, bob.index.state()));
+        // What is removed has none, and a new file neither.
+        bob.set("a", ItemKind::Gone, 60);
+        alice.hear(&bob);
+        alice.set("a", file("new"), 70);
+        assert_eq!(has(&alice), None);
     }
 
     /// The member that settles a conflict reports it; a member that learns of the result does not.

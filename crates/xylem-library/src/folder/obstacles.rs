@@ -26,6 +26,8 @@ pub enum ObstacleKind {
     NoRoom,
     /// It was fetched, and cannot be put in place.
     NotPlaced,
+    /// Its extended attributes cannot be read or set here; its content is not concerned.
+    Attributes,
     /// Another member's entry for it was refused.
     Refused,
     /// Another member removed it together with many others: this member has to confirm that.
@@ -47,6 +49,12 @@ pub struct Obstacle {
     pub tried_ms: u64,
     /// The next attempt, in milliseconds since 1970.
     pub again_ms: u64,
+}
+
+impl Obstacle {
+    fn waits(&self, now_ms: u64) -> bool {
+        (self.tried_ms..self.again_ms).contains(&now_ms)
+    }
 }
 
 /// Obstacles by path (`/` between components).
@@ -100,10 +108,16 @@ impl Obstacles {
     }
 
     /// Returns whether an attempt at the path failed and the next one is not due. A clock that was set back lengthens
-    /// no pause.
+    /// no pause. Extended attributes hold up no content.
     pub fn waits(&self, path: &[u8], now_ms: u64) -> bool {
-        let waits = |obstacle: &Obstacle| (obstacle.tried_ms..obstacle.again_ms).contains(&now_ms);
-        self.named.get(path).is_some_and(waits)
+        let of_content = |one: &&Obstacle| one.kind != ObstacleKind::Attributes;
+        self.get(path).filter(of_content).is_some_and(|one| one.waits(now_ms))
+    }
+
+    /// Returns whether the path's extended attributes could not be read or set, and are not to be tried again yet.
+    pub fn attributes_wait(&self, path: &[u8], now_ms: u64) -> bool {
+        let of_attributes = |one: &&Obstacle| one.kind == ObstacleKind::Attributes;
+        self.get(path).filter(of_attributes).is_some_and(|one| one.waits(now_ms))
     }
 
     /// Returns all named obstacles in the order of their paths.
@@ -139,6 +153,16 @@ mod tests {
         assert!(obstacles.waits(b"a", 6_500) && !obstacles.waits(b"a", 5_999), "a clock set back");
         assert!(obstacles.clear(b"a") && !obstacles.clear(b"a"));
         assert_eq!(obstacles.count(), 0);
+    }
+
+    #[test]
+    fn attributes_hold_up_no_content() {
+        let mut obstacles = Obstacles::default();
+        obstacles.note(b"a", ObstacleKind::Attributes, "full".into(), 1_000);
+        obstacles.note(b"b", ObstacleKind::NoRoom, "full".into(), 1_000);
+        assert!(!obstacles.waits(b"a", 1_500) && obstacles.attributes_wait(b"a", 1_500));
+        assert!(obstacles.waits(b"b", 1_500) && !obstacles.attributes_wait(b"b", 1_500));
+        assert!(!obstacles.attributes_wait(b"a", 2_000));
     }
 
     #[test]

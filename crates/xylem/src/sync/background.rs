@@ -27,6 +27,8 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, CommandFailure
         listen: _,
         trash: _,
         versions: _,
+        xattrs: _,
+        no_xattrs: _,
         // None of these can be combined with `--background`.
         read_only: _,
         remove: _,

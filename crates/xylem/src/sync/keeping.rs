@@ -65,6 +65,8 @@ pub(super) struct SyncOptions {
     pub(super) beside: AnnounceOptions,
     /// Which versions of replaced or removed files to keep.
     pub(super) versions: VersionPolicy,
+    /// Whether to exchange extended attributes.
+    pub(super) xattrs: bool,
     /// Bytes per second to fetch at most; `None`: no limit.
     pub(super) limit: Option<u64>,
     /// Publishes the status of the folder.
@@ -226,6 +228,7 @@ pub(super) fn sync(
     let mut folder = SyncFolder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;
     let _claim = home.claim(&path)?;
     folder.keep_versions(options.versions);
+    folder.exchange_attributes(options.xattrs);
     let share = ShareOptions {
         paths: Vec::new(),
         name: None,
@@ -277,6 +280,7 @@ pub(super) fn sync(
         key: key.public().to_string(),
         running: true,
         step: FolderStep::Starting,
+        xattrs: options.xattrs,
         pid: std::process::id(),
         since_ms: now_ms,
         ..SyncStatus::default()

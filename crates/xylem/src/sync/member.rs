@@ -77,6 +77,8 @@ pub(super) struct SyncMember<'a> {
     /// Files that change constantly and are held back for now. `due` is when to check whether one can be sent.
     held: Arc<BTreeSet<Vec<u8>>>,
     due: Option<Instant>,
+    /// When to scan because extended attributes could not be set.
+    attributes_due: Option<Instant>,
     /// When to write the members' statements to the disk.
     keep: Option<Instant>,
     /// Members to which there has been a link, the first one first.
@@ -171,6 +173,7 @@ impl<'a> SyncMember<'a> {
             shown,
             held: Arc::default(),
             due: None,
+            attributes_due: None,
             keep: None,
             met,
             unkept: UnsavedState::default(),
@@ -237,7 +240,8 @@ impl<'a> SyncMember<'a> {
         }
         let soon = Instant::now() + Duration::from_millis(100);
         let again = others.map(|other| other.again.unwrap_or(soon));
-        Some(again.chain(self.scan_at).chain(self.due).fold(shown, Instant::min))
+        let own = [self.scan_at, self.due, self.attributes_due].into_iter().flatten();
+        Some(again.chain(own).fold(shown, Instant::min))
     }
 
     fn hear(
@@ -319,6 +323,10 @@ impl<'a> SyncMember<'a> {
             if !before.is_subset(&self.held) {
                 (self.scan_at, self.known_changed) = (Some(now), true);
             }
+        }
+        if self.attributes_due.is_some_and(|at| at <= now) {
+            self.attributes_due = None;
+            self.scan_at.get_or_insert(now);
         }
         if self.scan_at.is_some_and(|at| at <= now) {
             (self.scan_at, self.changed, self.moved) = (None, None, true);
@@ -409,6 +417,8 @@ impl<'a> SyncMember<'a> {
         let (store, now) = (&self.options.store, wall_clock().milliseconds());
         self.folder.record_scan(store, &root, &ticket.to_bytes(), now)?;
         self.note_skipped(skipped, tell);
+        let wait = |due: u64| Instant::now() + Duration::from_millis(due.saturating_sub(now));
+        self.attributes_due = self.folder.attributes_due_ms().map(wait);
         if self.folder.take_uncovered() {
             for other in self.others.values_mut() {
                 (other.done, other.again) = (false, None);

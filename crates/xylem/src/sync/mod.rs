@@ -192,6 +192,20 @@ pub(crate) struct SyncArgs {
     #[arg(long, value_name = "DAYS", conflicts_with = "versions")]
     trash: Option<u32>,
 
+    /// Exchange extended attributes of files and directories
+    ///
+    /// Attributes named user.NAME, up to 4 KiB for each file, travel among the members that have chosen this. Other
+    /// members pass them on, and touch none. Attributes that the group has recorded replace the ones in this folder. It
+    /// is remembered until --no-xattrs.
+    #[arg(long)]
+    xattrs: bool,
+
+    /// Do not exchange extended attributes any more
+    ///
+    /// Files keep the attributes that they have. It is remembered.
+    #[arg(long, conflicts_with = "xattrs")]
+    no_xattrs: bool,
+
     #[command(flatten)]
     limit: LimitArgs,
 
@@ -272,6 +286,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
         sign: args.sign.clone().map(|which| (which, args.chain.clone())),
         listen: listen_at(&last.listen)?,
         versions: last.versions.unwrap_or_default(),
+        xattrs: last.xattrs,
         last,
         announce: args.announced.announce.clone(),
         relays: args.relay.relays(common)?,
@@ -415,7 +430,8 @@ fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, Com
         if args.listen.listen.is_empty() { before.listen } else { args.listen.listen.clone() };
     let by_days = args.trash.map(|days| VersionPolicy::for_days(days.into()));
     let versions = args.versions.or(by_days).or(before.versions);
-    Ok(LastRun { name, listen, versions })
+    let xattrs = !args.no_xattrs && (args.xattrs || before.xattrs);
+    Ok(LastRun { name, listen, versions, xattrs })
 }
 
 fn role_schema(schema: &Path, trust: &[PathBuf]) -> Result<RoleSchema, CommandFailure> {

@@ -77,6 +77,8 @@ pub(crate) struct SyncStatus {
     /// Whether the background node starts it.
     pub(crate) background: bool,
     pub(crate) paused: bool,
+    /// Whether extended attributes are exchanged (`--xattrs`).
+    pub(crate) xattrs: bool,
     pub(crate) members: Vec<MemberStatus>,
     /// Paths that are not in step, at most 1,000; the number of further ones is `more`.
     pub(crate) missing: Vec<MissingStatus>,
@@ -145,6 +147,7 @@ fn in_words(kind: ObstacleKind) -> &'static str {
         ObstacleKind::NotFetched => "no member has delivered it yet",
         ObstacleKind::NoRoom => "there is no room for it on this disk",
         ObstacleKind::NotPlaced => "it was fetched, but can't be put in place",
+        ObstacleKind::Attributes => "its extended attributes are not in step; its content is",
         ObstacleKind::Refused => "the member's version of it is refused",
         ObstacleKind::Removal => "another member removed it together with many others",
     }
@@ -408,6 +411,9 @@ pub(super) fn print(
         None => SyncStatus::never_started(&home, &folder)?,
     };
     (status.background, status.paused) = (background, is_paused(&home));
+    if !status.running {
+        status.xattrs = home.last_run()?.xattrs;
+    }
     let exit = if status.step == FolderStep::InStep { Exit::Done } else { Exit::Damaged };
     if out.is_json() {
         out.json(&status)?;
@@ -444,6 +450,9 @@ impl SyncStatus {
             _ => "",
         };
         lines.push(format!("  this member: {} ({}){reads}", self.name, short(&self.key)));
+        if self.xattrs {
+            lines.push("  extended attributes are exchanged (--xattrs)".to_owned());
+        }
         let is_large = self.is_large();
         for member in &self.members {
             let role = match member.role.as_str() {
@@ -611,7 +620,8 @@ mod tests {
         let mut obstacles = Obstacles::default();
         obstacles.note(b"d/a", ObstacleKind::NoRoom, "disk full".into(), 5_000);
         obstacles.note(b"e", ObstacleKind::Removal, "800 of 1,000".into(), 5_000);
-        let mut status = SyncStatus { step: FolderStep::Behind, ..status() };
+        obstacles.note(b"f", ObstacleKind::Attributes, "too large".into(), 5_000);
+        let mut status = SyncStatus { step: FolderStep::Behind, xattrs: true, ..status() };
         status.take(&obstacles);
         status.fetching = Some(FetchingStatus {
             from: "bob".into(),
@@ -622,7 +632,9 @@ mod tests {
         });
         let lines = status.lines(65_000);
         let has = |what: &str| assert!(lines.iter().any(|line| line.contains(what)), "{lines:?}");
-        has("/f: not in step; 1 other member connected; 2 paths can't be brought in step now");
+        has("/f: not in step; 1 other member connected; 3 paths can't be brought in step now");
+        has("  extended attributes are exchanged (--xattrs)");
+        has("f: its extended attributes are not in step; its content is: too large");
         has("bob (): connected for 1 min");
         has("fetching from bob: 1.00 MiB of 2.00 MiB, x, y and 7 more");
         // In a large group each member has links to some others only, so the others are not away.

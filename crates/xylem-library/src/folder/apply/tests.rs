@@ -112,6 +112,9 @@ fn files_follow_the_other_members_changes() {
     assert_eq!(left.collect::<Vec<_>>(), ["id"]);
 }
 
+#[cfg(target_os = "linux")]
+mod attributes;
+
 /// Other members may still be fetching the last index, or the one before.
 #[test]
 fn the_two_earlier_published_indexes_stay() {

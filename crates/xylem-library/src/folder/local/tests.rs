@@ -112,6 +112,9 @@ fn an_unshareable_file_does_not_stop_the_others() {
     assert!(world.item("a").is_some(), "it rests");
 }
 
+#[cfg(target_os = "linux")]
+mod attributes;
+
 /// Other members would remove all files.
 #[test]
 fn a_missing_listing_is_no_empty_folder() {
