@@ -30,7 +30,7 @@ const MAX_TARGETS: usize = 16;
 /// Most nodes remembered of one target: twelve of each family.
 const TARGET_NODES: usize = 24;
 /// Nodes asked by one poll.
-const POLLED: usize = 3;
+const POLLED: usize = 4;
 /// Polls that a node may leave unanswered, in a row.
 const MAX_MISSED_POLLS: u8 = 1;
 /// Nodes from which a search starts.
@@ -220,7 +220,7 @@ impl DhtClient {
         Ok(id)
     }
 
-    /// Asks three of the nodes closest to a target for its peers, others each time. They are known from the last lookup
+    /// Asks four of the nodes closest to a target for its peers, others each time. They are known from the last lookup
     /// of the target's peers. It costs a round trip, and no node learns of it that did not know.
     ///
     /// # Errors
@@ -271,6 +271,13 @@ impl DhtClient {
         let scope = self.scope;
         if let Some(family) = self.families.iter_mut().find(|f| f.v6 == from.is_ipv6()) {
             family.rtt.sample(now.saturating_sub(query.sent), Duration::ZERO);
+            // The first queries were sent before any round trip was known, and would be awaited for a second.
+            let wait = family.rtt.timeout(&TIMEOUT, 0);
+            let of_family = |query: &&mut PendingQuery| query.to.is_ipv6() == family.v6;
+            for waiting in self.pending.values_mut().filter(of_family) {
+                let late_at = waiting.sent.saturating_add(wait);
+                waiting.late_at = waiting.late_at.map(|at| at.min(late_at));
+            }
             let mut bound = false;
             if let AnswerBody::Response(response) = &answer.body {
                 family.nodes.insert(response.id, from, is_entry);

@@ -195,6 +195,27 @@ fn a_silent_family_delays_few_lookups() {
     assert!(world.sent[&silent] <= 16, "{} datagrams", world.sent[&silent]);
 }
 
+/// A network that is smaller than an entry wants, one of whose first nodes is silent. The first lookup began when the
+/// silent one had been waited for, a second.
+#[test]
+fn a_silent_first_node_delays_no_first_lookup() {
+    let mut times = Vec::new();
+    for seed in 0..SEEDS {
+        let mut world = World::new(14, 0, false, 700 + seed);
+        let silent: SocketAddr = "24.0.0.1:6881".parse().unwrap();
+        let bootstrap = [vec![silent], world.bootstrap()].concat();
+        let config = DhtConfig { bootstrap, ipv4: true, ipv6: false };
+        let seeks = world.add(DhtClient::new(config, [1; 32]), "31.0.0.1", Mapping::Cone);
+        let begun = world.now();
+        let (_, end) = look(&mut world, seeks, LookupKind::Peers(DhtId([7; 20])));
+        assert!(end.error.is_none() && end.answered >= 6, "seed {seed}: {end:?}");
+        times.push(world.now() - begun);
+    }
+    times.sort();
+    println!("the first lookup takes {:?} (median)", times[times.len() / 2]);
+    assert!(times[times.len() / 2] < Duration::from_millis(900), "{times:?}");
+}
+
 /// A second lookup starts from nodes that answered, not from the addresses of the entry.
 #[test]
 fn later_lookups_start_warm() {
