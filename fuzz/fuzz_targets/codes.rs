@@ -1,14 +1,15 @@
-//! Codes: typed text, and messages to either side of the exchange. Nothing panics, and a peer without the code gets
+//! Codes: typed text, messages to either side of the exchange, datagrams of punching. Nothing panics, and a peer without the code gets
 //! nothing, and does not count as served.
 #![no_main]
 
+use core::net::SocketAddr;
 use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use xylem_link::PeerKey;
 use xylem_reach::code::{
-    CodeEnd, CodeOffer, CodeOfferEvent, CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, SpokenCode,
-    looks_like_code,
+    CodeEnd, CodeOffer, CodeOfferEvent, CodePunching, CodeRole, CodeTake, CodeTakeStep, MAX_PUNCHES,
+    MAX_WRONG_GUESSES, PUNCH_LEN, SpokenCode, looks_like_code,
 };
 
 const US: PeerKey = PeerKey([1; 32]);
@@ -16,6 +17,20 @@ const US: PeerKey = PeerKey([1; 32]);
 fuzz_target!(|data: &[u8]| {
     let Some((&op, rest)) = data.split_first() else { return };
     match op % 3 {
+        // Datagrams of a peer without a token of ours prove nothing, and few are sent.
+        _ if op >= 250 => {
+            let at = SocketAddr::from(([203, 0, 113, 9], 7_348));
+            let mut punching = CodePunching::new(CodeRole::Taker, 7, false, &[1; 32]);
+            punching.add(Duration::ZERO, at);
+            let mut sent = 0;
+            for (second, datagram) in rest.chunks(PUNCH_LEN).enumerate() {
+                let now = Duration::from_secs(second as u64);
+                punching.handle_datagram(now, at, datagram);
+                sent += core::iter::from_fn(|| punching.poll_transmit(now)).count();
+            }
+            assert_eq!(punching.poll_proven(), None);
+            assert!(sent <= usize::from(MAX_PUNCHES));
+        }
         0 => {
             let Ok(text) = core::str::from_utf8(rest) else { return };
             let _ = looks_like_code(text);

@@ -22,8 +22,10 @@ pub(super) const PROOF_LEN: usize = 32;
 
 /// The side of the exchange.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum CodeRole {
+pub enum CodeRole {
+    /// The side that has entered the code.
     Taker,
+    /// The side that shows it.
     Offerer,
 }
 

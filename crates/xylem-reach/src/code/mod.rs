@@ -12,8 +12,10 @@
 
 mod error;
 mod exchange;
+mod meeting;
 mod message;
 mod offer;
+mod punching;
 mod take;
 mod words;
 
@@ -21,8 +23,11 @@ mod words;
 mod tests;
 
 pub use error::{CodeEnd, CodeError, TakeError};
+pub use exchange::CodeRole;
+pub use meeting::{MEETING_WINDOW, meeting_key, meeting_window, meeting_windows};
 pub use message::MAX_TEXT;
 pub use offer::{CodeOffer, CodeOfferEvent, LIFETIME, MAX_WRONG_GUESSES};
+pub use punching::{CodePunching, MAX_PUNCHED, MAX_PUNCHES, PUNCH_LEN};
 pub use take::{CodeTake, CodeTakeStep};
 pub use words::{SpokenCode, distance, looks_like_code};
 

@@ -54,6 +54,12 @@ impl SpokenCode {
         self.number
     }
 
+    /// Whether its number may have been drawn by [`SpokenCode::draw_number`]. Others are of a relay.
+    #[must_use]
+    pub fn may_be_drawn(&self) -> bool {
+        u64::from(self.number).checked_sub(LEAST).is_some_and(|above| above < DRAWN)
+    }
+
     /// Draws a number for a peer that is found without a relay; a relay would assign a free one. It has five digits,
     /// because every number can be tried anyway.
     #[must_use]
