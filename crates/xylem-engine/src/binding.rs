@@ -1,7 +1,7 @@
 //! Binding the sockets of a program.
 
 use std::io;
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use xylem_library::reachable::{FaceAddress, LINK_PORT, PeerAddress};
@@ -61,6 +61,13 @@ pub fn bind_links(
     (std::iter::once(first).chain(second))
         .map(|socket| engine.add_link_socket(socket).map_err(EngineError::listen(free)))
         .collect()
+}
+
+/// Has links dialled from this UDP port, if one is given. Another one serves if a program has taken it meanwhile.
+pub fn dial_from(engine: &mut Engine, port: Option<u16>) {
+    for ip in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+        let _ = port.map(|port| engine.bind_link((ip, port).into()));
+    }
 }
 
 /// Binds each address for plain NDN over UDP and over TCP, on the same port.

@@ -19,6 +19,7 @@ mod event;
 mod guests;
 mod listening;
 mod look_up;
+mod meeting;
 mod program;
 mod reaching;
 mod receiving;
@@ -41,7 +42,7 @@ use xylem_mgmt::{FaceUri, UriAuthority};
 use xylem_packet::NackReason;
 
 pub use crate::addresses::{advertised, offered, routed};
-pub use crate::binding::{bind_carriers, bind_links, bind_plain, bind_sites};
+pub use crate::binding::{bind_carriers, bind_links, bind_plain, bind_sites, dial_from};
 use crate::clock::Wakefulness;
 pub use crate::clock::{now_ms, wall_clock};
 pub use crate::error::{EngineError, certificate};
@@ -51,6 +52,7 @@ use dispatch::Dispatch;
 pub use event::{EngineEvent, StreamEvent};
 use listening::FaceListener;
 pub use look_up::{look_up, look_up_place, resolve, ways_to};
+use meeting::SocketSharers;
 pub use program::Program;
 use reaching::RelayConnections;
 pub use reaching::{RelayHandle, RelayNotice, RelayUse};
@@ -123,6 +125,8 @@ pub struct Network {
     listeners: Vec<FaceListener>,
     carriers: Carriers,
     reaching: RelayConnections,
+    /// Other protocols on the sockets of links.
+    sharers: SocketSharers,
     /// The relay server, if this engine is one.
     relaying: Option<Box<relaying::RelayService>>,
     /// Whether to become a relay, on the first request, that introduces the peers of this end to each other.
@@ -200,6 +204,7 @@ impl Engine {
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
             reaching: RelayConnections::new(local_prefix),
+            sharers: SocketSharers::default(),
             relaying: None,
             introduces: false,
             faces,
@@ -328,7 +333,8 @@ impl Engine {
         let net = &mut self.net;
         let links = [net.endpoint.poll_timeout(), net.link_service_timeout()];
         let relays = [net.relay_timeout(), net.reaching.poll_timeout()];
-        let timers = links.into_iter().chain(relays).chain([deadline, forwarder]);
+        let others = [net.sharers.poll_timeout(), deadline, forwarder];
+        let timers = links.into_iter().chain(relays).chain(others);
         let due = timers.flatten().min().map(|t| t.saturating_sub(now));
         let idle = net.unfinished.is_empty() && net.pending.is_empty();
         net.busy_since = if idle { None } else { net.busy_since.or(Some(now)) };
@@ -380,6 +386,8 @@ impl Engine {
     fn timers(&mut self) {
         let now = self.now();
         self.use_added_relays();
+        // Not only before the next sleep: a lookup ends here, and the program is to learn of it now.
+        self.net.flush_sharers(now);
         if self.net.endpoint.poll_timeout().is_some_and(|t| t <= now) {
             self.net.endpoint.handle_timeout(now);
             self.drain_endpoint(now);
@@ -456,6 +464,7 @@ impl Engine {
             }
         }
         net.flush_relays(now);
+        net.flush_sharers(now);
         self.flush_carriers(now);
     }
 }

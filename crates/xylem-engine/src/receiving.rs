@@ -43,6 +43,7 @@ impl Engine {
             limits,
             carriers,
             reaching,
+            sharers,
             opened,
             ..
         } = &mut self.net;
@@ -50,6 +51,9 @@ impl Engine {
         let more = link_sockets[i].receive(&mut |from, marked, datagram| {
             // No network interface has one of our synthetic addresses.
             if carriers.is_synthetic(from) || reaching.is_synthetic(from) {
+                return;
+            }
+            if sharers.take_in(now, from, &datagram) {
                 return;
             }
             if many

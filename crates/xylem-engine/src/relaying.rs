@@ -112,14 +112,15 @@ impl Engine {
     /// Like `receive_link`, for a relay.
     pub(super) fn receive_relay(&mut self, i: usize, source: PollSource) -> io::Result<()> {
         let mut trains = Vec::new();
-        let Network { link_sockets, carriers, reaching, .. } = &mut self.net;
+        let now = self.now();
+        let Network { link_sockets, carriers, reaching, sharers, .. } = &mut self.net;
         let more = link_sockets[i].receive_messages(&mut |from, marked, stride, bytes| {
             // No network interface has one of our synthetic addresses.
-            if !carriers.is_synthetic(from) && !reaching.is_synthetic(from) {
+            let is_synthetic = carriers.is_synthetic(from) || reaching.is_synthetic(from);
+            if !is_synthetic && !sharers.take_in_train(now, from, &bytes, stride) {
                 trains.push(ReceivedDatagrams { from, marked, stride, bytes });
             }
         })?;
-        let now = self.now();
         for train in trains {
             if self.net.link_sockets.len() > 1 {
                 self.net.record_socket(train.from, i);

@@ -266,6 +266,17 @@ impl Udp {
         }
     }
 
+    /// Sends one datagram. A full socket buffer drops it; the error is another one: there is no way to this address.
+    ///
+    /// # Errors
+    /// Those of the system.
+    pub fn send_one(&self, to: SocketAddr, datagram: &[u8]) -> io::Result<()> {
+        match self.io.send_to(datagram, to) {
+            Err(e) if e.kind() != io::ErrorKind::WouldBlock && !caused_by_a_peer(&e) => Err(e),
+            _ => Ok(()),
+        }
+    }
+
     /// Sends one datagram, or several of `segment_size` bytes (the last may be shorter).
     ///
     /// A full socket buffer drops them, as the network would: the program that asked asks again.

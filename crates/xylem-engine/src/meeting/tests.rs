@@ -1,0 +1,147 @@
+//! Engines with a node of the DHT on loopback, which remembers whoever announces itself.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupKind};
+use xylem_library::reachable::PeerAddress;
+use xylem_mgmt::Persistency;
+use xylem_reach::code::{CodePunching, CodeRole};
+
+use crate::testing::{engine, until};
+use crate::{Engine, EngineEvent};
+
+/// A node that answers everything, and lists the one address that was announced last.
+struct Node {
+    socket: UdpSocket,
+    listed: Option<SocketAddr>,
+}
+
+impl Node {
+    fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_nonblocking(true).unwrap();
+        Self { socket, listed: None }
+    }
+
+    fn at(&self) -> SocketAddr {
+        self.socket.local_addr().unwrap()
+    }
+
+    fn turn(&mut self) {
+        let mut buffer = [0; 2_048];
+        while let Ok((len, from)) = self.socket.recv_from(&mut buffer) {
+            let query = &buffer[..len];
+            let has = |what: &[u8]| query.windows(what.len()).any(|w| w == what);
+            if has(b"13:announce_peer") {
+                assert!(has(b"12:implied_porti1e"));
+                self.listed = Some(from);
+            }
+            let place = query.windows(5).rposition(|w| w == b"1:t4:").unwrap() + 5;
+            let mut answer = b"d1:rd2:id20:nodenodenodenodenode5:token2:ok".to_vec();
+            if let Some(SocketAddr::V4(at)) = self.listed {
+                answer.extend_from_slice(b"6:valuesl6:");
+                answer.extend_from_slice(&at.ip().octets());
+                answer.extend_from_slice(&at.port().to_be_bytes());
+                answer.push(b'e');
+            }
+            answer.extend_from_slice(b"e1:t4:");
+            answer.extend_from_slice(&query[place..place + 4]);
+            answer.extend_from_slice(b"1:y1:re");
+            let _ = self.socket.send_to(&answer, from);
+        }
+    }
+}
+
+fn own(engine: &Engine) -> SocketAddr {
+    engine.link_addresses()[0]
+}
+
+/// The socket of links is the one that is announced, found and punched from, and links use it meanwhile.
+#[test]
+fn one_socket_speaks_to_the_dht_and_to_peers() {
+    let (mut shows, mut takes, mut node) = (engine(1), engine(2), Node::new());
+    let (a, b) = (own(&shows), own(&takes));
+    let hash = DhtId([7; 20]);
+    for (engine, role, seed) in
+        [(&mut shows, CodeRole::Offerer, 1), (&mut takes, CodeRole::Taker, 2)]
+    {
+        engine.enter_dht(vec![node.at()], [seed; 32]);
+        engine.punch_for_code(CodePunching::new(role, 7, true, &[seed; 32]));
+    }
+    let now = shows.now();
+    let kind = LookupKind::Announce(hash, AnnouncedPorts::IMPLIED);
+    shows.dht().unwrap().lookup(now, kind).unwrap();
+    let mut stored = false;
+    until(
+        &mut [&mut shows],
+        || node.turn(),
+        |engines, _| {
+            while let Some(event) = engines[0].dht().unwrap().poll_event() {
+                stored |= matches!(event, DhtEvent::Done(_, end) if end.stored == 1);
+            }
+            stored
+        },
+    );
+    assert_eq!(node.listed, Some(a));
+    // A link over the same socket, while the DHT is asked.
+    let peer = PeerAddress::Link { address: a, key: Some(shows.link_key().0) };
+    takes.dial(&peer, Persistency::Persistent).unwrap();
+    let now = takes.now();
+    takes.dht().unwrap().lookup(now, LookupKind::Peers(hash)).unwrap();
+    let (mut found, mut proven, mut own_proof) = (false, None, None);
+    until(
+        &mut [&mut shows, &mut takes],
+        || node.turn(),
+        |engines, events| {
+            while let Some(event) = engines[1].dht().unwrap().poll_event() {
+                if let DhtEvent::Peers(_, peers) = event {
+                    assert_eq!(peers, [a]);
+                    found = true;
+                    let now = engines[1].now();
+                    engines[1].code_punching().unwrap().add(now, a);
+                }
+            }
+            proven = proven.or(engines[1].code_punching().unwrap().poll_proven());
+            let up = events.iter().any(|event| matches!(event, EngineEvent::FaceUp { .. }));
+            // The offerer's last answer may arrive before it is proven itself.
+            own_proof = own_proof.or(engines[0].code_punching().unwrap().poll_proven());
+            found && up && proven.is_some() && own_proof.is_some()
+        },
+    );
+    assert_eq!((proven, own_proof), (Some(a), Some(b)));
+    shows.leave_dht();
+    assert!(shows.dht().is_none() && shows.code_punching().is_none());
+}
+
+/// An answer with a wrong source is no answer, and reaches the link, which ignores it.
+#[test]
+fn an_unasked_answer_changes_nothing() {
+    let (mut asks, mut node) = (engine(3), Node::new());
+    let liar = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = own(&asks);
+    asks.enter_dht(vec![node.at()], [3; 32]);
+    let now = asks.now();
+    asks.dht().unwrap().lookup(now, LookupKind::Peers(DhtId([1; 20]))).unwrap();
+    for n in 0..100_u8 {
+        let forged =
+            [b"d1:rd2:id20:liarliarliarliarliar6:valuesl6:".as_slice(), &[9; 6], b"ee1:t4:"];
+        let forged = [forged.concat(), vec![n; 4], b"1:y1:re".to_vec()].concat();
+        liar.send_to(&forged, to).unwrap();
+    }
+    let mut end = None;
+    until(
+        &mut [&mut asks],
+        || node.turn(),
+        |engines, _| {
+            while let Some(event) = engines[0].dht().unwrap().poll_event() {
+                match event {
+                    DhtEvent::Peers(_, peers) => panic!("{peers:?}"),
+                    DhtEvent::Done(_, done) => end = Some(done),
+                    _ => {}
+                }
+            }
+            end.is_some()
+        },
+    );
+    assert_eq!(end.unwrap().answered, 1);
+}
