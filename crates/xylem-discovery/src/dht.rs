@@ -37,7 +37,7 @@ const MAX_RECEIVED: usize = 64;
 /// Longest sleep without a timer.
 const IDLE: Duration = Duration::from_secs(3_600);
 /// Where BitTorrent programs enter the DHT.
-const WELL_KNOWN: [&str; 4] = [
+pub(crate) const WELL_KNOWN: [&str; 4] = [
     "router.bittorrent.com:6881",
     "dht.transmissionbt.com:6881",
     "dht.libtorrent.org:25401",
@@ -478,6 +478,8 @@ impl<'a> DhtDriver<'a> {
 }
 
 /// The addresses of names, both families; those that cannot be resolved are skipped. It waits for the resolver.
-fn resolve<'a>(names: impl IntoIterator<Item = &'a str>) -> impl Iterator<Item = SocketAddr> {
+pub(crate) fn resolve<'a>(
+    names: impl IntoIterator<Item = &'a str>,
+) -> impl Iterator<Item = SocketAddr> {
     names.into_iter().filter_map(|name| name.to_socket_addrs().ok()).flatten()
 }

@@ -9,6 +9,7 @@
 //! The caller decides when to ask again.
 
 mod dht;
+mod first_nodes;
 mod gateway;
 mod lan;
 mod nodes;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 pub use dht::{
     Dht, DhtEvent, DhtFailure, DhtOptions, DhtQuestion, ListenPorts, MAX_QUESTIONS, SignedItem,
 };
+pub use first_nodes::FirstNodes;
 pub use gateway::default_gateway;
 pub use lan::{Lan, LanFound};
 pub use nodes::{is_local, keep_nodes, known_nodes};
