@@ -34,6 +34,8 @@ pub enum CodeEvent {
         seconds: u64,
         /// Whether this machine's LAN resolves the number.
         lan: bool,
+        /// Whether the DHT resolves it.
+        dht: bool,
         /// The relay that resolves the number.
         #[serde(serialize_with = "json::some_text")]
         relay: Option<Relay>,
@@ -41,6 +43,9 @@ pub enum CodeEvent {
         #[serde(serialize_with = "texts")]
         at: Vec<Address>,
     },
+    /// The DHT is asked from now on: its nodes learn this machine's address and the number.
+    #[serde(rename = "code_in_dht")]
+    InDht,
     /// A peer tried a wrong code.
     #[serde(rename = "code_wrong")]
     Wrong {

@@ -20,11 +20,13 @@ pub struct LinkOptions {
     pub shaping: Shaping,
     /// Whether links also use ML-KEM-768: if the peer supports it, always, or never.
     pub post_quantum: PostQuantum,
+    /// Local UDP port of the links that a fetch dials, if it is free: one that NATs already let pass.
+    pub port: Option<u16>,
 }
 
 impl LinkOptions {
     pub(crate) fn config(&self) -> LinkConfig {
-        let Self { shaping, post_quantum } = self.clone();
+        let Self { shaping, post_quantum, port: _ } = self.clone();
         LinkConfig { shaping, post_quantum, max_datagram: MAX_DATAGRAM, ..LinkConfig::default() }
     }
 }

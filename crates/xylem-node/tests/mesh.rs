@@ -123,6 +123,7 @@ impl Member {
             follow: None,
             beside: AnnounceOptions::default(),
             code: false,
+            code_dht: None,
             witnesses: Vec::new(),
             store: dir.to_path_buf(),
         };

@@ -5,7 +5,7 @@ use crate::output::Out;
 use crate::values::{read_text, ticket_of};
 use std::time::Duration;
 use xylem_library::Stop;
-use xylem_node::code::{CodeError, SpokenCode, TakeOptions, TakenCode, take};
+use xylem_node::code::{CodeDht, CodeError, SpokenCode, TakeOptions, TakenCode, take};
 use xylem_node::{PeerAddress, Relay};
 use xylem_object::Ticket;
 
@@ -25,6 +25,17 @@ pub(crate) struct CodeSource {
     pub(crate) relays: Vec<Relay>,
     /// Whether to look it up on the LAN.
     pub(crate) lan: bool,
+    /// How to look it up in the DHT.
+    pub(crate) dht: Option<CodeDht>,
+}
+
+/// A ticket, and where to fetch what it names.
+pub(crate) struct FoundTicket {
+    pub(crate) ticket: Ticket,
+    /// Peers to ask instead of the ticket's.
+    pub(crate) from: Vec<PeerAddress>,
+    /// The local UDP port to ask them from ([`TakenCode::port`]).
+    pub(crate) port: Option<u16>,
 }
 
 /// Fetches the text that a code stands for from the peer that shows it.
@@ -35,14 +46,14 @@ pub(crate) fn redeem(
     stop: &Stop,
     out: &mut Out,
 ) -> Result<TakenCode, CommandFailure> {
-    let CodeSource { from, relays, lan } = at;
+    let CodeSource { from, relays, lan, dht } = at;
     let wrong = |e: CodeError| CommandFailure::new(Exit::Usage, e.to_string());
     let code: SpokenCode = text.parse().map_err(wrong)?;
     if let Some(other) = from.iter().find(|peer| !peer.is_link()) {
         let what = format!("{other}: a code works over the encrypted link only; give HOST:PORT");
         return Err(CommandFailure::new(Exit::Usage, what));
     }
-    let options = TakeOptions { code, from, relays, lan, give_up };
+    let options = TakeOptions { code, from, relays, lan, dht, give_up };
     let taken = take(&options, stop, &mut |event| out.event(event));
     out.take_broken()?;
     Ok(taken?)
@@ -55,22 +66,26 @@ pub(crate) fn or_ticket(
     give_up: Duration,
     stop: &Stop,
     out: &mut Out,
-) -> Result<(Ticket, Vec<PeerAddress>), CommandFailure> {
+) -> Result<FoundTicket, CommandFailure> {
     let mut from = at.from.clone();
     let text = read_text(text)?;
     if !looks_like_code(&text) {
-        return Ok((ticket_of(&text)?, from));
+        return Ok(FoundTicket { ticket: ticket_of(&text)?, from, port: None });
     }
     let told = redeem(&text, at, give_up, stop, out)?;
     let other =
         "that code was for a card and is used up; ask for another, for `xylem send FILE CODE`";
     let ticket: Ticket = read(&told, other)?;
+    if told.port.is_some() {
+        // The addresses in its ticket may be those of a private network elsewhere.
+        from.push(told.from.clone());
+    }
     for peer in from.iter_mut().filter(|peer| peer.link_address() == told.from.link_address()) {
         if let Some(key) = peer.link_key_mut() {
             *key = key.or(ticket.link_key);
         }
     }
-    Ok((ticket, from))
+    Ok(FoundTicket { ticket, from, port: told.port })
 }
 
 /// Parses what a code stood for. `other` is the message if the code stands for something of the other kind.

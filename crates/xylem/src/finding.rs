@@ -2,7 +2,7 @@
 //! b3:HASH` and `get @PUBLISHER/NAME`.
 
 use crate::cli::Common;
-use crate::code::{self, CodeSource};
+use crate::code::{self, CodeSource, FoundTicket};
 use crate::exit::{CommandFailure, Exit};
 use crate::get::ended;
 use crate::output::Out;
@@ -13,10 +13,8 @@ use clap::builder::FalseyValueParser;
 use std::time::Duration;
 use xylem_hash::Hash;
 use xylem_library::{LibraryEvent, Stop};
-use xylem_node::{
-    AnnounceOptions, DhtStart, Event, PeerAddress, PublicOptions, PublicTarget, find_public,
-};
-use xylem_object::Ticket;
+use xylem_node::code::CodeDht;
+use xylem_node::{AnnounceOptions, DhtStart, Event, PublicOptions, PublicTarget, find_public};
 
 /// How many sharers that the DHT names are given up, because they have nothing, before the search ends.
 const MAX_FOUND: usize = 8;
@@ -30,7 +28,7 @@ pub(crate) struct FindArgs {
     lan: LanArgs,
 
     #[command(flatten)]
-    dht: DhtArgs,
+    dht: CodeDhtArgs,
 }
 
 /// The LAN's flag.
@@ -74,7 +72,7 @@ impl LanArgs {
 /// Where to enter the DHT.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct DhtArgs {
-    /// Enter the mainline DHT here, for what is public; can be repeated [default: `bootstrap` under [dht] in the
+    /// Enter the mainline DHT here, for what is public and for codes; can be repeated [default: `bootstrap` under [dht] in the
     /// settings, else nodes met earlier, else those that BitTorrent programs use]
     #[arg(
         long,
@@ -84,6 +82,20 @@ pub(crate) struct DhtArgs {
         value_delimiter = ','
     )]
     dht_bootstrap: Vec<String>,
+}
+
+/// Flags of commands that show or take codes: whether in the DHT, and where to enter it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct CodeDhtArgs {
+    /// Neither list codes in the DHT of BitTorrent nor look for them there [default: `dht` in the settings, else both]
+    ///
+    /// A code is listed there by its number, for ten minutes, if no relay assigns one, and looked for if for a second no
+    /// peer on the LAN and no relay has an answer. Nodes of the DHT see the addresses of both sides and the number, not the words.
+    #[arg(long, env = "XYLEM_NO_DHT", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    no_dht: bool,
+
+    #[command(flatten)]
+    dht: DhtArgs,
 }
 
 /// Discovery flags of commands that may announce in the DHT.
@@ -99,7 +111,7 @@ pub(crate) struct AnnounceArgs {
     near: NearArgs,
 
     #[command(flatten)]
-    dht: DhtArgs,
+    dht: CodeDhtArgs,
 }
 
 /// Discovery flags of commands that serve: whether to announce on the LAN, and whether to ask the router to forward the
@@ -143,6 +155,21 @@ impl DhtArgs {
     }
 }
 
+impl CodeDhtArgs {
+    /// How codes use the DHT; `None`: not at all.
+    pub(crate) fn of_codes(&self, common: &Common) -> Result<Option<DhtStart>, CommandFailure> {
+        let settings = discovery_settings(common)?;
+        let wanted = !self.no_dht && settings.code_dht;
+        wanted.then(|| self.dht.start(&settings)).transpose()
+    }
+
+    /// The same, with the nodes that the store knows.
+    pub(crate) fn with_store(&self, common: &Common) -> Result<Option<CodeDht>, CommandFailure> {
+        let Some(start) = self.of_codes(common)? else { return Ok(None) };
+        Ok(Some(CodeDht::new(start, &common.store()?)))
+    }
+}
+
 impl NearArgs {
     /// What to announce nearby; nothing goes to the DHT.
     pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, CommandFailure> {
@@ -162,22 +189,30 @@ impl AnnounceArgs {
     /// The flags of the background node, which defines its own.
     #[cfg(unix)]
     pub(crate) fn of_service(public: bool, near: &NearArgs, dht: &DhtArgs) -> Self {
-        Self { public, near: near.clone(), dht: dht.clone() }
+        // It shows no codes.
+        let dht = CodeDhtArgs { no_dht: true, dht: dht.clone() };
+        Self { public, near: near.clone(), dht }
     }
 
     /// The first flag given that applies to the whole process and not to a single share.
     pub(crate) fn for_all(&self) -> Option<&'static str> {
         // Each share can have its own flags for the LAN and the router; `options` reads them.
         let Self { public, near: NearArgs { lan: _, map: _ }, dht } = self;
-        let DhtArgs { dht_bootstrap } = dht;
+        // Codes are shown by this process in any case.
+        let CodeDhtArgs { no_dht: _, dht: DhtArgs { dht_bootstrap } } = dht;
         let asked = [(*public, "--public"), (!dht_bootstrap.is_empty(), "--dht-bootstrap")];
         asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
+    }
+
+    /// How codes use the DHT; `None`: not at all.
+    pub(crate) fn of_codes(&self, common: &Common) -> Result<Option<DhtStart>, CommandFailure> {
+        self.dht.of_codes(common)
     }
 
     /// What to announce, and where.
     pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, CommandFailure> {
         let Self { public, near, dht } = self;
-        let public = public.then(|| dht.start(&discovery_settings(common)?)).transpose()?;
+        let public = public.then(|| dht.dht.start(&discovery_settings(common)?)).transpose()?;
         Ok(AnnounceOptions { public, ..near.options(common)? })
     }
 }
@@ -188,6 +223,11 @@ impl FindArgs {
         self.lan.lan(common)
     }
 
+    /// How to ask the DHT for a code.
+    pub(crate) fn code_dht(&self, common: &Common) -> Result<Option<CodeDht>, CommandFailure> {
+        self.dht.with_store(common)
+    }
+
     /// How to announce a seed. It is announced in the DHT if it was looked up there.
     pub(crate) fn of_seed(
         &self,
@@ -195,7 +235,7 @@ impl FindArgs {
         text: &str,
         common: &Common,
     ) -> Result<AnnounceOptions, CommandFailure> {
-        let public = is_public(text).then(|| self.dht.start(&discovery_settings(common)?));
+        let public = is_public(text).then(|| self.dht.dht.start(&discovery_settings(common)?));
         let (lan, map) = (self.lan(common)?, map.map(common)?);
         Ok(AnnounceOptions { lan, map, public: public.transpose()? })
     }
@@ -211,19 +251,20 @@ impl FindArgs {
         again: bool,
         common: &Common,
         out: &mut Out,
-        mut fetch: impl FnMut(Ticket, Vec<PeerAddress>, &mut Out) -> Result<Exit, CommandFailure>,
+        mut fetch: impl FnMut(FoundTicket, &mut Out) -> Result<Exit, CommandFailure>,
     ) -> Result<Exit, CommandFailure> {
         let again = again && is_public(text);
         let (mut avoid, mut last): (Vec<[u8; 32]>, Option<CommandFailure>) = (Vec::new(), None);
         loop {
             let found = self.ticket(text, whom.clone(), how, &avoid, common, out);
-            let (ticket, from) = match (found, last.take()) {
+            let found = match (found, last.take()) {
                 // There is no other sharer, and the failure of the last one says more than that.
                 (Err(none), Some(last)) if none.exit == Exit::Unreachable => return Err(last),
                 (found, _) => found?,
             };
+            let ticket = &found.ticket;
             let (key, at) = (ticket.link_key, ticket.addresses.first().cloned());
-            match fetch(ticket, from, out) {
+            match fetch(found, out) {
                 Err(failed)
                     if again && failed.exit == Exit::Unreachable && avoid.len() < MAX_FOUND =>
                 {
@@ -249,7 +290,7 @@ impl FindArgs {
         avoid: &[[u8; 32]],
         common: &Common,
         out: &mut Out,
-    ) -> Result<(Ticket, Vec<PeerAddress>), CommandFailure> {
+    ) -> Result<FoundTicket, CommandFailure> {
         let Some(wanted) = wanted(text) else {
             return code::or_ticket(text, whom, give_up, stop, out);
         };
@@ -262,14 +303,14 @@ impl FindArgs {
         }
         let options = PublicOptions {
             wanted,
-            dht: self.dht.start(&discovery_settings(common)?)?,
+            dht: self.dht.dht.start(&discovery_settings(common)?)?,
             links: shape.links(),
             give_up,
             store: common.store()?,
             avoid: avoid.to_vec(),
         };
         let found = find_public(&options, stop).map_err(|error| ended(error, stop))?;
-        Ok((found, whom.from))
+        Ok(FoundTicket { ticket: found, from: whom.from, port: None })
     }
 }
 

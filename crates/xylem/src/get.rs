@@ -2,7 +2,7 @@
 
 use crate::buckets::{IntoBucket, into_bucket};
 use crate::cli::Common;
-use crate::code::CodeSource;
+use crate::code::{CodeSource, FoundTicket};
 use crate::demand::{self, DemandArgs};
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::{FindArgs, MapArgs};
@@ -28,8 +28,7 @@ use xylem_library::witness::{DialVersions, VersionSource, witnessed};
 use xylem_library::{
     Blame, Error, Existing, FetchMode, Output, SaveOptions, SpaceCheck, Stop, read_rule,
 };
-use xylem_node::{Event, GetOptions, PeerAddress, ServeOptions, ShapeLevel, VersionDialer};
-use xylem_object::Ticket;
+use xylem_node::{Event, GetOptions, LinkOptions, ServeOptions, ShapeLevel, VersionDialer};
 
 /// Fetches what a ticket or a name stands for, verified on arrival
 ///
@@ -249,18 +248,16 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     out.runs_as("get", &common.store()?);
     let from = args.from.peers()?;
     let (how, lan) = ((args.give_up(), &args.shape, &stop), args.find.lan(common)?);
-    let whom = CodeSource { from, relays: args.relay.relays(common)?, lan };
+    let (relays, dht) = (args.relay.relays(common)?, args.find.code_dht(common)?);
+    let whom = CodeSource { from, relays, lan, dht };
     // Do not write the same bytes to standard output twice.
     let again = !matches!(output, Output::Stdout);
-    let fetch = |ticket, from, out: &mut Out| {
-        by_ticket(ticket, from, &args, output.clone(), &stop, common, out)
-    };
+    let fetch = |found, out: &mut Out| by_ticket(found, &args, output.clone(), &stop, common, out);
     args.find.each_found(&ticket, whom, how, again, common, out, fetch)
 }
 
 fn by_ticket(
-    ticket: Ticket,
-    from: Vec<PeerAddress>,
+    found: FoundTicket,
     args: &GetArgs,
     output: Output,
     stop: &Stop,
@@ -269,8 +266,9 @@ fn by_ticket(
 ) -> Result<Exit, CommandFailure> {
     let whole = args.range.is_none() && args.exclude.is_empty();
     if let Some(output) = args.output.as_ref().filter(|output| is_in_bucket(output)) {
-        return by_ticket_into(ticket, from, args, output, stop, common, out);
+        return by_ticket_into(found, args, output, stop, common, out);
     }
+    let FoundTicket { ticket, from, port } = found;
     let options = GetOptions {
         ticket,
         save: SaveOptions {
@@ -288,7 +286,7 @@ fn by_ticket(
         relays: args.relay.relays(common)?,
         limit_rate: args.pace.rate.limit,
         background: args.pace.low_priority,
-        links: args.shape.links(),
+        links: LinkOptions { port, ..args.shape.links() },
         ask_who_answers: args.ask.ask_who_answers,
         give_up: args.give_up(),
         wait: args.wait,
@@ -338,8 +336,7 @@ fn by_ticket(
 
 /// Fetches a ticket into a bucket.
 fn by_ticket_into(
-    ticket: Ticket,
-    from: Vec<PeerAddress>,
+    FoundTicket { ticket, from, port }: FoundTicket,
     args: &GetArgs,
     output: &Path,
     stop: &Stop,
@@ -370,7 +367,7 @@ fn by_ticket_into(
         relays: args.relay.relays(common)?,
         limit_rate: args.pace.rate.limit,
         background: args.pace.low_priority,
-        links: args.shape.links(),
+        links: LinkOptions { port, ..args.shape.links() },
         ask_who_answers: args.ask.ask_who_answers,
         timeout: args.give_up(),
         wait: args.wait,
@@ -479,7 +476,8 @@ fn by_name(
     out.take_broken()?;
     let summary = match fetched.map_err(|error| ended(error, stop))? {
         FetchedObject::Ours { ticket, forwarder } => {
-            return by_ticket(*ticket, vec![forwarder], &args, output, stop, common, out);
+            let found = FoundTicket { ticket: *ticket, from: vec![forwarder], port: None };
+            return by_ticket(found, &args, output, stop, common, out);
         }
         FetchedObject::Object(summary) => summary,
     };

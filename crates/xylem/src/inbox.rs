@@ -4,7 +4,7 @@ use crate::accept::{AcceptArgs, accept};
 use crate::cli::Common;
 use crate::code::{CodeSource, FOR_A_TICKET, looks_like_code, read, redeem};
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::finding::LanArgs;
+use crate::finding::{CodeDhtArgs, LanArgs};
 use crate::flags::{FromArgs, TimeoutArgs};
 use crate::get::peers;
 use crate::output::Out;
@@ -73,6 +73,9 @@ pub(crate) struct InboxArgs {
     #[command(flatten)]
     lan: LanArgs,
 
+    #[command(flatten)]
+    dht: CodeDhtArgs,
+
     /// Fetch the mail that waits at this node: [KEY@]HOST:PORT
     #[arg(long, value_name = "NODE", conflicts_with = "listen")]
     node: Option<PeerUri>,
@@ -105,6 +108,8 @@ enum InboxCommand {
         relay: RelayArgs,
         #[command(flatten)]
         lan: LanArgs,
+        #[command(flatten)]
+        dht: CodeDhtArgs,
     },
     /// Fetch what a message names, or print its note
     Accept(AcceptArgs),
@@ -128,6 +133,8 @@ enum InboxCommand {
         #[command(flatten)]
         lan: LanArgs,
         #[command(flatten)]
+        dht: CodeDhtArgs,
+        #[command(flatten)]
         timeout: TimeoutArgs,
     },
     /// Take a name away
@@ -150,7 +157,8 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         let mut tell = |event| out.event(event);
         let listened = match args.code {
             true => {
-                let how = ShowCard { accept_open: open, stay: true, lan: args.lan.lan(common)? };
+                let (lan, dht) = (args.lan.lan(common)?, args.dht.with_store(common)?);
+                let how = ShowCard { accept_open: open, stay: true, lan, dht };
                 show_card(&store, &at, &relays, how, &stop, &mut tell).map(drop)
             }
             false => listen(&store, &at, &relays, open, &stop, &mut tell),
@@ -166,7 +174,8 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             if let Some(node) = args.node {
                 let from = peers(&[node])?;
                 let ask_who_answers = args.ask.ask_who_answers;
-                let reach = ReachEffort { give_up: args.timeout.or_seconds(10), ask_who_answers };
+                let give_up = args.timeout.or_seconds(10);
+                let reach = ReachEffort { ask_who_answers, ..ReachEffort::within(give_up) };
                 let collected = inbox.collect(&from, reach, &stop, &mut |event| out.event(event));
                 out.take_broken()?;
                 collected?;
@@ -178,9 +187,10 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             return list(&inbox, &store, out);
         }
         Some(InboxCommand::List) => return list(&inbox, &store, out),
-        Some(InboxCommand::Card { announce: at, code: true, relay, lan }) => {
-            let how = (&relay.relays(common)?[..], lan.lan(common)?);
-            return card_by_code(&store, &resolve(&at)?, how, out);
+        Some(InboxCommand::Card { announce: at, code: true, relay, lan, dht }) => {
+            let (lan, dht) = (lan.lan(common)?, dht.with_store(common)?);
+            let how = ShowCard { accept_open: false, stay: false, lan, dht };
+            return card_by_code(&store, &resolve(&at)?, &relay.relays(common)?, how, out);
         }
         Some(InboxCommand::Card { announce: at, code: false, relay, .. }) => {
             let relays = relay.relays(common)?;
@@ -199,12 +209,12 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
         Some(InboxCommand::Drop { numbers }) => {
             numbers.into_iter().try_for_each(|number| inbox.discard(number))?;
         }
-        Some(InboxCommand::Trust { name, card, from, relay, lan, timeout })
+        Some(InboxCommand::Trust { name, card, from, relay, lan, dht, timeout })
             if looks_like_code(&card) =>
         {
             let stop = stop::on_signals()?;
             let (from, relays, lan) = (from.peers()?, relay.relays(common)?, lan.lan(common)?);
-            let whom = CodeSource { from, relays, lan };
+            let whom = CodeSource { from, relays, lan, dht: dht.with_store(common)? };
             let told = redeem(&card, whom, timeout.or_seconds(10), &stop, out)?;
             let card = read(&told, FOR_A_TICKET)?;
             inbox.trust(&name, &Person::Card(Box::new(card)))?;
@@ -231,12 +241,12 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
 fn card_by_code(
     store: &Path,
     at: &[SocketAddr],
-    (relays, lan): (&[Relay], bool),
+    relays: &[Relay],
+    how: ShowCard,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let how = ShowCard { accept_open: false, stay: false, lan };
     let shown = show_card(store, at, relays, how, &stop, &mut |event| out.event(event));
     out.take_broken()?;
     match shown? {

@@ -2,7 +2,7 @@
 
 use crate::buckets::{self, MirrorOptions};
 use crate::cli::Common;
-use crate::code::CodeSource;
+use crate::code::{CodeSource, FoundTicket};
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::FindArgs;
 use crate::flags::{FromArgs, PaceArgs, TimeoutArgs};
@@ -13,6 +13,7 @@ use crate::showing::AskArgs;
 use crate::stop;
 use clap::Args;
 use xylem_bucket::BucketPlace;
+use xylem_node::LinkOptions;
 use xylem_object::ticket::MAX_VERSIONS;
 use xylem_reader::Options;
 
@@ -102,14 +103,16 @@ pub(crate) fn run(
     common.store()?;
     let timeout = args.timeout.or_seconds(30);
     let (how, lan) = ((timeout, &args.shape, &stop), args.find.lan(common)?);
-    let whom = CodeSource { from: args.from.peers()?, relays: args.relay.relays(common)?, lan };
-    let mirror = |ticket, from, out: &mut Out| {
+    let (relays, dht) = (args.relay.relays(common)?, args.find.code_dht(common)?);
+    let whom = CodeSource { from: args.from.peers()?, relays, lan, dht };
+    let mirror = |found: FoundTicket, out: &mut Out| {
+        let FoundTicket { ticket, from, port } = found;
         let options = Options {
             from,
             relays: args.relay.relays(common)?,
             limit_rate: args.pace.rate.limit,
             background: args.pace.low_priority,
-            links: args.shape.links(),
+            links: LinkOptions { port, ..args.shape.links() },
             ask_who_answers: args.ask.ask_who_answers,
             timeout,
             lan: args.find.lan(common)?,

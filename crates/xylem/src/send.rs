@@ -3,7 +3,7 @@
 use crate::cli::Common;
 use crate::code::{CodeSource, FOR_A_TICKET, looks_like_code, read, redeem};
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::finding::LanArgs;
+use crate::finding::{CodeDhtArgs, LanArgs};
 use crate::flags::{AnnouncedArgs, ListenArgs, TimeoutArgs};
 use crate::get::peers;
 use crate::output::Out;
@@ -18,9 +18,6 @@ use std::fs::File;
 use std::io::Read;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
-use xylem_library::Stop;
-use xylem_mail::Card;
 use xylem_node::mail::{Mail, ReachEffort, Recipient, SendOptions, send};
 use xylem_node::{PeerAddress, PeerUri, ShareOptions};
 
@@ -95,6 +92,9 @@ pub(crate) struct SendArgs {
     #[command(flatten)]
     lan: LanArgs,
 
+    #[command(flatten)]
+    dht: CodeDhtArgs,
+
     /// Name to publish under, as for `share`
     #[arg(long = "as", value_name = "NAME")]
     name: Option<String>,
@@ -137,20 +137,20 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
     };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let at = resolve(&args.to)?;
-    let lan = args.lan.lan(common)?;
-    let whom = |at: &[SocketAddr]| {
-        let link = |address: &SocketAddr| PeerAddress::Link { address: *address, key: None };
-        CodeSource { from: at.iter().map(link).collect(), relays: relays.clone(), lan }
-    };
+    let (mut at, mut port) = (resolve(&args.to)?, None);
     let to = if looks_like_code(&args.peer) {
-        Recipient::Card(Box::new(card(
-            &args.peer,
-            whom(&at),
-            args.timeout.or_seconds(10),
-            &stop,
-            out,
-        )?))
+        let link = |address: &SocketAddr| PeerAddress::Link { address: *address, key: None };
+        let whom = CodeSource {
+            from: at.iter().map(link).collect(),
+            relays: relays.clone(),
+            lan: args.lan.lan(common)?,
+            dht: args.dht.with_store(common)?,
+        };
+        let told = redeem(&args.peer, whom, args.timeout.or_seconds(10), &stop, out)?;
+        port = told.port;
+        // The addresses in its card may be those of a private network elsewhere.
+        at.extend(told.from.link_address().filter(|_| port.is_some()));
+        Recipient::Card(Box::new(read(&told, FOR_A_TICKET)?))
     } else {
         let bad = |e: xylem_mail::CardError| CommandFailure::new(Exit::Usage, e.to_string());
         args.peer.parse().map_err(bad)?
@@ -165,6 +165,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
         reach: ReachEffort {
             give_up: args.timeout.or_seconds(10),
             ask_who_answers: args.ask.ask_who_answers,
+            port,
         },
         store,
     };
@@ -180,18 +181,6 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
         out.note("Done: the peer has all of it.");
     }
     Ok(Exit::Done)
-}
-
-/// The card that a code stands for.
-fn card(
-    text: &str,
-    whom: CodeSource,
-    give_up: Duration,
-    stop: &Stop,
-    out: &mut Out,
-) -> Result<Card, CommandFailure> {
-    let told = redeem(text, whom, give_up, stop, out)?;
-    read(&told, FOR_A_TICKET)
 }
 
 fn note(path: &std::path::Path) -> Result<String, CommandFailure> {

@@ -10,7 +10,8 @@ mod relay;
 
 use crate::shaping::post_quantum;
 use relay::RelayTable;
-use serde::de::{self, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use xylem_library::mail::MailboxConfig;
 use xylem_node::{
@@ -50,22 +51,25 @@ pub(crate) struct DiscoverySettings {
     pub(crate) map: bool,
     /// Where to enter the DHT.
     pub(crate) bootstrap: Option<Vec<String>>,
+    /// Whether codes use the DHT.
+    pub(crate) code_dht: bool,
 }
 
 impl Default for DiscoverySettings {
     fn default() -> Self {
-        Self { lan: true, map: true, bootstrap: None }
+        Self { lan: true, map: true, bootstrap: None, code_dht: true }
     }
 }
 
-/// Reads `lan`, `map` and the table `[dht]`.
+/// Reads `lan`, `map`, and `dht` or the table `[dht]`.
 ///
 /// # Errors
 /// As of [`read`].
 pub(crate) fn finding(path: &Path) -> Result<DiscoverySettings, String> {
     let FileTable { lan, map, dht, .. } = file(path)?;
-    let bootstrap = dht.and_then(|dht| dht.bootstrap);
-    Ok(DiscoverySettings { lan: lan.unwrap_or(true), map: map.unwrap_or(true), bootstrap })
+    let DhtTable { bootstrap, codes } = dht.map(|DhtSetting(table)| table).unwrap_or_default();
+    let (lan, map) = (lan.unwrap_or(true), map.unwrap_or(true));
+    Ok(DiscoverySettings { lan, map, bootstrap, code_dht: codes.unwrap_or(true) })
 }
 
 /// Parses a whole settings file. So a mistake anywhere is reported by the first command that reads it, even if it needs
@@ -135,10 +139,36 @@ fn settings_of(place: &str) -> Vec<String> {
     known.map_or_else(Vec::new, |(_, known)| known.into_iter().map(str::to_owned).collect())
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DhtTable {
     bootstrap: Option<Vec<String>>,
+    codes: Option<bool>,
+}
+
+/// `dht = false`, which is short for `codes = false` in its table, or the table.
+struct DhtSetting(DhtTable);
+
+impl<'de> Deserialize<'de> for DhtSetting {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct EitherForm;
+        impl<'de> Visitor<'de> for EitherForm {
+            type Value = DhtSetting;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("true, false or a table")
+            }
+
+            fn visit_bool<E>(self, codes: bool) -> Result<DhtSetting, E> {
+                Ok(DhtSetting(DhtTable { bootstrap: None, codes: Some(codes) }))
+            }
+
+            fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<DhtSetting, M::Error> {
+                DhtTable::deserialize(MapAccessDeserializer::new(map)).map(DhtSetting)
+            }
+        }
+        deserializer.deserialize_any(EitherForm)
+    }
 }
 
 /// The structure of a settings file.
@@ -148,7 +178,7 @@ struct FileTable {
     relay: Option<Vec<String>>,
     lan: Option<bool>,
     map: Option<bool>,
-    dht: Option<DhtTable>,
+    dht: Option<DhtSetting>,
     node: Option<NodeTable>,
     mailbox: Option<MailboxTable>,
 }

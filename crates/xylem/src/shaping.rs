@@ -83,6 +83,7 @@ impl ShapeArgs {
         LinkOptions {
             shaping: self.shape.clone().unwrap_or_else(|| usual.shaping.clone()),
             post_quantum: self.post_quantum.unwrap_or(usual.post_quantum),
+            port: usual.port,
         }
     }
 

@@ -330,6 +330,7 @@ pub(crate) fn run(
         accept_open: args.answer.accept_open,
         beside: args.beside.options(common)?,
         code: args.code,
+        code_dht: args.beside.of_codes(common)?,
         witnesses: args.witness,
         store: common.store()?,
     };

@@ -3,16 +3,17 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::Write;
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::common;
 use crate::common::relay::TestRelay;
+use crate::common::running::Running;
 use crate::common::{
     Share, assert_exit, file, finish, get, noise, printed_root, stderr, sum, text, until, xylem,
 };
@@ -498,44 +499,6 @@ fn a_code_leads_through_a_relay() {
     assert!(stderr(&nobody).contains("no peer answers to the code"), "{}", stderr(&nobody));
 }
 
-/// A process that prints events; killed when dropped.
-struct Running(Child, common::Events);
-
-impl Running {
-    fn start(store: &Path, arguments: &[&str]) -> Self {
-        let mut command = xylem(store);
-        command.arg("--json").args(arguments);
-        Self::of(command)
-    }
-
-    fn of(mut command: Command) -> Self {
-        command.stdin(Stdio::null());
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let events = common::Events::default();
-        let into = events.clone();
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                into.lock().unwrap().push(serde_json::from_str(&line).unwrap());
-            }
-        });
-        Self(child, events)
-    }
-
-    fn heard(&self, event: &str) -> Value {
-        let find = || self.1.lock().unwrap().iter().find(|e| e["event"] == event).cloned();
-        until(event, || find().is_some());
-        find().unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 #[test]
 fn a_card_is_handed_over_by_a_code() {
     let dir = tempfile::tempdir().unwrap();
@@ -627,7 +590,7 @@ fn a_code_leads_on_the_lan() {
         finish(command)
     };
     let code = shown["code"].as_str().unwrap();
-    let nowhere = run(code, &["--no-lan"]);
+    let nowhere = run(code, &["--no-lan", "--no-dht"]);
     assert_exit(&nowhere, 2);
     assert!(stderr(&nowhere).contains("--relay URI, or --from"), "{}", stderr(&nowhere));
     assert_exit(&run("8888888-alpha-cobra-violin", &[]), 3);

@@ -17,12 +17,14 @@ pub struct ReachEffort {
     pub give_up: Duration,
     /// Also ask openly which peer answers: see `xylem_link::LinkConfig`.
     pub ask_who_answers: bool,
+    /// Local UDP port to dial from, if it is free: one that NATs already let pass.
+    pub port: Option<u16>,
 }
 
 impl ReachEffort {
     /// Limits the effort to this time, and shows no observer which peer is wanted.
     pub const fn within(give_up: Duration) -> Self {
-        Self { give_up, ask_who_answers: false }
+        Self { give_up, ask_who_answers: false, port: None }
     }
 }
 

@@ -1,10 +1,12 @@
 //! Codes on an engine. `CodeServer` shows one, beside the other tasks of a program's loop. [`take`] finds the peer that
 //! shows a code and gets what the code stands for. `xylem-reach` defines the exchange.
 
+mod dht;
 mod nearby;
 mod server;
 mod take;
 
+pub use dht::CodeDht;
 pub(crate) use server::{CodeServer, ShowOptions};
 pub use take::{CodeLookup, TakeCodeError, TakeOptions, TakenCode, take};
 pub use xylem_library::code::{CodeEvent, Offered};

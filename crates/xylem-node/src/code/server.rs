@@ -8,6 +8,7 @@ use xylem_link::{StaticKey, StreamId, StreamRead, purpose};
 use xylem_object::ticket::Address;
 use xylem_reach::code::{CodeEnd, CodeOffer, CodeOfferEvent, LIFETIME, SpokenCode, knock};
 
+use super::dht::{CodeDht, OfferMeeting};
 use super::{CodeEvent, Offered, nearby};
 use crate::event::Event;
 use xylem_engine::{Engine, RelayNotice, StreamEvent};
@@ -22,6 +23,9 @@ const MAX_LATER: usize = 32;
 /// Message for a link that can answer no more knocks ([`xylem_link::MAX_KNOCKS`]).
 const FULL: &str = "too many publishers are shared here: no peer can reach this code; show it from a separate \
      `xylem share --code`";
+/// Message for a DHT that answers and takes no announcement.
+const NOT_STORED: &str =
+    "no node of the DHT lists this code: only peers on this network find it; it is tried again";
 /// Time limit for a relay to assign a number.
 const NUMBER: Duration = Duration::from_secs(3);
 
@@ -34,6 +38,8 @@ pub(crate) struct ShowOptions {
     pub(crate) relay: Option<Relay>,
     /// Whether to announce the code on the LAN.
     pub(crate) lan: bool,
+    /// How to list it in the DHT. That is done if no relay assigns a number.
+    pub(crate) dht: Option<CodeDht>,
 }
 
 /// Shows a code and answers peers that try it.
@@ -49,6 +55,14 @@ enum CodeServerState {
         what: CodeContent,
         until: Duration,
     },
+    /// Checks in the DHT whether a number is free.
+    Checks {
+        what: CodeContent,
+        /// `None` once it has ended.
+        meeting: Option<Box<OfferMeeting>>,
+        /// Whether it was reported that the DHT is used.
+        told: bool,
+    },
     Shown(Box<ShownCode>),
 }
 
@@ -60,6 +74,14 @@ struct CodeContent {
     how: ShowOptions,
 }
 
+impl CodeContent {
+    /// Moves the content out; what stays is not used any more.
+    fn take(&mut self) -> Self {
+        let (at, text) = (std::mem::take(&mut self.at), std::mem::take(&mut self.text));
+        Self { of: self.of, text, at, how: std::mem::take(&mut self.how) }
+    }
+}
+
 struct ShownCode {
     offer: CodeOffer<Id>,
     /// Event to report when the code is shown.
@@ -67,6 +89,18 @@ struct ShownCode {
     /// Warning to report then, if the link can answer no more knocks.
     full: Option<Event>,
     lan: Option<nearby::CodeAnnouncement>,
+    /// Lists it in the DHT, as long as it is good.
+    meeting: Option<Box<OfferMeeting>>,
+}
+
+/// How peers find a code by its number.
+#[derive(Default)]
+struct CodeFinding {
+    /// The number, if it is not to be drawn.
+    number: Option<u32>,
+    /// Whether a relay has assigned it.
+    by_relay: bool,
+    meeting: Option<Box<OfferMeeting>>,
 }
 
 impl CodeServer {
@@ -81,7 +115,7 @@ impl CodeServer {
         let what = CodeContent { of, text, at, how: how.clone() };
         let state = match what.how.relay {
             Some(_) => CodeServerState::Waits { what, until: engine.now() + NUMBER },
-            None => CodeServerState::Shown(Box::new(ShownCode::new(engine, None, what)?)),
+            None => CodeServerState::without_relay(engine, what)?,
         };
         Ok(Self { state, later: HashMap::new() })
     }
@@ -109,19 +143,42 @@ impl CodeServer {
 
     fn show(&mut self, engine: &mut Engine, number: Option<u32>) {
         let CodeServerState::Waits { what, until } = &mut self.state else { return };
-        let (of, at) = (what.of, std::mem::take(&mut what.at));
-        let (text, how) = (std::mem::take(&mut what.text), what.how.clone());
-        match ShownCode::new(engine, number, CodeContent { of, text, at, how }) {
-            Ok(shown) => self.state = CodeServerState::Shown(Box::new(shown)),
+        let what = what.take();
+        let state = match number {
+            Some(_) => {
+                let found = CodeFinding { number, by_relay: true, meeting: None };
+                let shown = ShownCode::new(engine, found, what);
+                shown.map(|shown| CodeServerState::Shown(Box::new(shown)))
+            }
+            None => CodeServerState::without_relay(engine, what),
+        };
+        match state {
+            Ok(state) => self.state = state,
             // The system has no randomness: nothing else works then either.
             Err(_) => *until = Duration::MAX,
         }
     }
 
+    /// Shows the code once its number is checked. Returns an event for the first call.
+    fn check(&mut self, engine: &mut Engine) -> Option<Event> {
+        let CodeServerState::Checks { what, meeting, told } = &mut self.state else { return None };
+        if !std::mem::replace(told, true) {
+            // The engine sends nothing before this is printed.
+            return Some(Event::Code(CodeEvent::InDht));
+        }
+        let number = meeting.as_mut()?.check(engine)?;
+        let found = CodeFinding { number: Some(number), by_relay: false, meeting: meeting.take() };
+        // Without randomness nothing else works either.
+        if let Ok(shown) = ShownCode::new(engine, found, what.take()) {
+            self.state = CodeServerState::Shown(Box::new(shown));
+        }
+        None
+    }
+
     /// Why the code is no longer valid; `None` while it is.
     pub(crate) fn over(&self) -> Option<CodeEnd> {
         match &self.state {
-            CodeServerState::Waits { .. } => None,
+            CodeServerState::Waits { .. } | CodeServerState::Checks { .. } => None,
             CodeServerState::Shown(shown) => shown.offer.over(),
         }
     }
@@ -184,15 +241,22 @@ impl CodeServer {
             on_event(Event::warning(why));
             self.show(engine, None);
         }
+        self.check(engine).into_iter().for_each(&mut *on_event);
         let CodeServerState::Shown(shown) = &mut self.state else { return };
         let told = shown.told.take().map(Event::Code);
         told.into_iter().chain(shown.full.take()).for_each(&mut *on_event);
         shown.offer.handle_timeout(now);
+        if shown.meeting.as_mut().is_some_and(|meeting| meeting.poll(engine)) {
+            on_event(Event::warning(NOT_STORED));
+        }
         send(engine, &mut shown.offer, &mut self.later);
         while let Some(event) = shown.offer.poll_event() {
             match event {
                 CodeOfferEvent::Wrong { left } => on_event(Event::Code(CodeEvent::Wrong { left })),
-                CodeOfferEvent::Ended(why) => on_event(Event::Code(CodeEvent::Ended { why })),
+                CodeOfferEvent::Ended(why) => {
+                    shown.meeting.take().into_iter().for_each(|meeting| meeting.leave(engine));
+                    on_event(Event::Code(CodeEvent::Ended { why }));
+                }
                 CodeOfferEvent::Forget => {
                     shown.lan = None;
                     engine.forget_knock(&knock(shown.offer.code().number()));
@@ -205,20 +269,40 @@ impl CodeServer {
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         match &self.state {
             CodeServerState::Waits { until, .. } => Some(*until),
+            CodeServerState::Checks { told: false, .. } => Some(Duration::ZERO),
+            CodeServerState::Checks { meeting, .. } => {
+                meeting.as_ref().map(|meeting| meeting.check_timeout())
+            }
             CodeServerState::Shown(shown) if shown.told.is_some() => Some(Duration::ZERO),
-            CodeServerState::Shown(shown) => shown.offer.poll_timeout(),
+            CodeServerState::Shown(shown) => {
+                let meeting = shown.meeting.as_ref().and_then(|meeting| meeting.poll_timeout());
+                shown.offer.poll_timeout().into_iter().chain(meeting).min()
+            }
         }
+    }
+}
+
+impl CodeServerState {
+    /// Shows the content by a number that is drawn, after that was checked in the DHT if it is used.
+    fn without_relay(engine: &mut Engine, what: CodeContent) -> Result<Self, KeyFileError> {
+        let number = SpokenCode::draw_number(&keys::random()?);
+        let dht = what.how.dht.as_ref();
+        Ok(match dht.and_then(|dht| OfferMeeting::new(engine, dht, number)) {
+            Some(meeting) => Self::Checks { what, meeting: Some(Box::new(meeting)), told: false },
+            None => Self::Shown(Box::new(ShownCode::new(engine, CodeFinding::default(), what)?)),
+        })
     }
 }
 
 impl ShownCode {
     fn new(
         engine: &mut Engine,
-        given: Option<u32>,
+        found: CodeFinding,
         what: CodeContent,
     ) -> Result<Self, KeyFileError> {
         let CodeContent { of, text, at, how } = what;
-        let number = match given {
+        let CodeFinding { number, by_relay, mut meeting } = found;
+        let number = match number {
             Some(number) => number,
             None => SpokenCode::draw_number(&keys::random()?),
         };
@@ -233,13 +317,14 @@ impl ShownCode {
             of,
             seconds: LIFETIME.as_secs(),
             lan: lan.is_some(),
-            relay: how.relay.filter(|_| given.is_some()),
+            dht: meeting.as_mut().is_some_and(|meeting| meeting.show(engine)),
+            relay: how.relay.filter(|_| by_relay),
             at,
         };
         let offer = CodeOffer::new(engine.now(), code, text, own.public(), &keys::random()?);
         let full = !engine.answer_knock_by(&knock(number), own);
         let full = full.then(|| Event::warning(FULL));
-        Ok(Self { offer, told: Some(told), full, lan })
+        Ok(Self { offer, told: Some(told), full, lan, meeting })
     }
 }
 

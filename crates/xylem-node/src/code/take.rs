@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
@@ -11,6 +12,7 @@ use xylem_reach::code::{CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, SpokenCode, T
 use xylem_reach::relay::ConnectTarget;
 
 use super::CodeEvent;
+use super::dht::{CodeDht, TakeMeeting};
 use super::nearby::CodeSearch;
 use crate::event::Event;
 use crate::reaching::{through, to_dial};
@@ -22,6 +24,10 @@ use xylem_library::{Blame, Error, Failure, Stop, keys};
 const OTHER_PEERS_WAIT: Duration = Duration::from_secs(1);
 /// Pause before a busy peer is asked again.
 const AGAIN: Duration = Duration::from_millis(300);
+/// Time for a peer on the LAN or a relay to answer before the DHT is asked: most codes are taken in one room, and then the
+/// DHT learns nothing. [`TURN`]: time that an address from there has beyond that.
+const LAN_FIRST: Duration = Duration::from_secs(1);
+const TURN: Duration = Duration::from_secs(2);
 /// Time to wait for the other side's acknowledgement.
 const GOODBYE: Duration = Duration::from_millis(500);
 
@@ -69,6 +75,13 @@ pub enum CodeLookup {
     Lan,
     /// A relay, and perhaps the LAN.
     Relay(String),
+    /// The DHT, and perhaps the LAN.
+    Dht {
+        /// Whether a node of the DHT has answered.
+        answers: bool,
+        /// Whether it listed a peer that shows a code of this number.
+        listed: bool,
+    },
 }
 
 impl fmt::Display for CodeLookup {
@@ -81,6 +94,19 @@ impl fmt::Display for CodeLookup {
             Self::Lan => f.write_str(
                 "no peer on this network answers to the code: if the other side is elsewhere, both sides have to \
                  name the same relay (--relay); otherwise the code has ended: ask for a new one",
+            ),
+            Self::Dht { answers: false, .. } => f.write_str(
+                "no peer on this network answers to the code, and no node of the DHT answers: if the other side is \
+                 elsewhere, both sides have to name the same relay (--relay); otherwise the code has ended: ask for a \
+                 new one",
+            ),
+            Self::Dht { listed: false, .. } => f.write_str(
+                "no peer shows that code, neither on this network nor in the DHT: it has ended (after ten minutes or \
+                 one use), the number is mistyped, or the other side uses --no-dht; ask for a new code",
+            ),
+            Self::Dht { .. } => f.write_str(
+                "the DHT lists a peer that shows a code of that number, and it does not answer: a NAT or firewall on \
+                 either side lets nothing in; name the same relay on both sides (--relay)",
             ),
             Self::Relay(relay) => write!(
                 f,
@@ -116,6 +142,8 @@ pub struct TakeOptions {
     pub relays: Vec<Relay>,
     /// Whether to ask on the LAN as well.
     pub lan: bool,
+    /// How to ask the DHT, if no peer is named and neither the LAN nor a relay has an answer.
+    pub dht: Option<CodeDht>,
     /// Give up after this long.
     pub give_up: Duration,
 }
@@ -127,6 +155,9 @@ pub struct TakenCode {
     pub text: String,
     /// The peer that sent it. The key in it was made for this code and serves no other purpose.
     pub from: PeerAddress,
+    /// If the peer was found in the DHT: the local UDP port by which it is reached. The NATs between the two let traffic of
+    /// this port pass, and perhaps no other's.
+    pub port: Option<u16>,
 }
 
 /// Gets what a code stands for.
@@ -151,6 +182,9 @@ pub fn take(
         tries: HashMap::new(),
         tried: HashMap::new(),
         lan: None,
+        dht_at: None,
+        dht: None,
+        found: Vec::new(),
         again: Vec::new(),
         guesses: MAX_WRONG_GUESSES,
         deadline: engine.now() + options.give_up,
@@ -159,6 +193,7 @@ pub fn take(
         arrived: false,
         fate: None,
         why: String::from("no answer"),
+        on_event,
     };
     for peer in &options.from {
         taking.dial(&mut engine, peer.clone());
@@ -168,13 +203,19 @@ pub fn take(
             taking.ask_relay(&mut engine, relay, number);
         }
         taking.lan = options.lan.then(|| CodeSearch::new(number, engine.now())).flatten();
-        if taking.dialled.is_empty() && taking.lan.is_none() {
+        let now = engine.now();
+        let alone = taking.lan.is_none() && options.relays.is_empty();
+        let first = if alone { Duration::ZERO } else { LAN_FIRST };
+        let dht = options.dht.as_ref().filter(|_| options.code.may_be_drawn());
+        taking.dht_at = dht.map(|dht| (now + first, dht));
+        if taking.dialled.is_empty() && taking.lan.is_none() && dht.is_none() {
             return Err(TakeCodeError::NoWay);
         }
     }
     engine.run(&mut taking, stop)?;
+    let asked = taking.asked(&mut engine, options);
     engine.close();
-    let CodeClient { taken: told, fate, why, .. } = taking;
+    let CodeClient { taken: told, fate, why, on_event, .. } = taking;
     match (told, fate) {
         (Some(told), _) => {
             on_event(Event::Code(CodeEvent::Taken { peer: FaceAddress::from(&told.from) }));
@@ -185,15 +226,7 @@ pub fn take(
             Err(TakeCodeError::Over(over))
         }
         (None, Some(wrong)) => Err(TakeCodeError::Wrong(wrong)),
-        (None, None) => Err(TakeCodeError::Nobody { asked: asking(options), why }),
-    }
-}
-
-fn asking(options: &TakeOptions) -> CodeLookup {
-    match options.relays.first() {
-        _ if !options.from.is_empty() => CodeLookup::Named,
-        Some(relay) => CodeLookup::Relay(relay.to_string()),
-        None => CodeLookup::Lan,
+        (None, None) => Err(TakeCodeError::Nobody { asked, why }),
     }
 }
 
@@ -206,6 +239,11 @@ struct CodeClient<'a> {
     /// Keys that were tried, and over which face. A node has one try, whatever its addresses.
     tried: HashMap<[u8; 32], FaceId>,
     lan: Option<CodeSearch>,
+    /// When to ask the DHT, and how.
+    dht_at: Option<(Duration, &'a CodeDht)>,
+    dht: Option<TakeMeeting>,
+    /// Addresses that were found there.
+    found: Vec<SocketAddr>,
     /// Busy peers, and when to ask each again.
     again: Vec<(Duration, FaceId)>,
     /// Proofs that may still be sent. Each allows the receiving peer one guess.
@@ -219,6 +257,7 @@ struct CodeClient<'a> {
     fate: Option<TakeError>,
     /// Why the last dial failed.
     why: String,
+    on_event: &'a mut dyn FnMut(Event),
 }
 
 impl CodeClient<'_> {
@@ -240,6 +279,50 @@ impl CodeClient<'_> {
             Ok(peer) => self.dial(engine, peer),
             Err(why) => self.why = format!("relay {relay}: {why}"),
         }
+    }
+
+    /// Asks the DHT once it is its turn, and dials what it lists and what answers.
+    fn ask_dht(&mut self, engine: &mut Engine, now: Duration) {
+        let due = self.dht_due().is_some_and(|due| due <= now);
+        let waits = self.taken.is_none() && self.tries.is_empty();
+        if let Some((_, how)) = self.dht_at.take_if(|_| due && waits) {
+            (self.on_event)(Event::Code(CodeEvent::InDht));
+            self.dht = Some(TakeMeeting::new(engine, how, self.code.number()));
+        }
+        let found = self.dht.as_mut().map(|dht| dht.poll(engine)).unwrap_or_default();
+        for address in found {
+            self.found.push(address);
+            self.dial(engine, PeerAddress::Link { address, key: None });
+        }
+    }
+
+    /// When the DHT is asked, if it is to be.
+    fn dht_due(&self) -> Option<Duration> {
+        let (at, _) = self.dht_at?;
+        // A peer that the LAN or a relay has listed has its turn first.
+        Some(if self.dialled.is_empty() { at } else { at + TURN })
+    }
+
+    /// Where the code was looked up. The DHT is left.
+    fn asked(&self, engine: &mut Engine, options: &TakeOptions) -> CodeLookup {
+        let outcome = self.dht.as_ref().map(|dht| {
+            let outcome = dht.outcome(engine);
+            dht.leave(engine);
+            outcome
+        });
+        match (options.relays.first(), outcome) {
+            _ if !options.from.is_empty() => CodeLookup::Named,
+            (Some(relay), _) => CodeLookup::Relay(relay.to_string()),
+            (None, Some((answers, listed))) => CodeLookup::Dht { answers, listed },
+            (None, None) => CodeLookup::Lan,
+        }
+    }
+
+    /// The local port of the link to a peer that was found in the DHT.
+    fn port_to(&self, engine: &Engine, peer: &PeerAddress) -> Option<u16> {
+        let at = peer.link_address().filter(|at| self.found.contains(at))?;
+        let mut own = engine.link_addresses().into_iter();
+        own.find(|own| own.is_ipv4() == at.is_ipv4()).map(|own| own.port())
     }
 
     fn begin(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), TakeCodeError> {
@@ -283,7 +366,8 @@ impl CodeClient<'_> {
                 Ok(CodeTakeStep::Text(text)) => {
                     let _ = engine.finish_stream(face, *stream);
                     let Some(from) = self.dialled.get(&face).cloned() else { return };
-                    self.taken = Some(TakenCode { text, from });
+                    let port = self.port_to(engine, &from);
+                    self.taken = Some(TakenCode { text, from, port });
                     self.deadline = engine.now() + GOODBYE;
                 }
                 Err(why) => self.failed(engine, face, why),
@@ -357,6 +441,7 @@ impl Program for CodeClient<'_> {
         for address in self.lan.as_mut().map(|lan| lan.poll(now)).unwrap_or_default() {
             self.dial(engine, PeerAddress::Link { address, key: None });
         }
+        self.ask_dht(engine, now);
         due.into_iter().try_for_each(|face| self.begin(engine, face))
     }
 
@@ -368,15 +453,20 @@ impl Program for CodeClient<'_> {
         if self.taken.is_some() {
             return self.arrived;
         }
-        let asks = self.lan.as_ref().is_some_and(|lan| lan.is_hopeful(now));
+        let asks = self.lan.as_ref().is_some_and(|lan| lan.is_hopeful(now))
+            || self.dht_at.is_some()
+            || self.dht.as_ref().is_some_and(|dht| dht.is_hopeful(now));
         let others = self.others_until.is_none_or(|until| now < until);
         let waits = !self.tries.is_empty() || !self.again.is_empty() || (asks && others);
         !waits && (self.dialled.is_empty() || self.others_until.is_some_and(|until| now >= until))
     }
 
-    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+    fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
         let again = self.again.iter().map(|(at, _)| *at).min();
         let lan = self.lan.as_ref().map(CodeSearch::poll_timeout);
-        [Some(self.deadline), self.others_until, again, lan].into_iter().flatten().min()
+        let waits = self.dht_due().filter(|_| self.tries.is_empty());
+        let dht = self.dht.as_ref().and_then(|dht| dht.poll_timeout(now));
+        let ends = [Some(self.deadline), self.others_until];
+        ends.into_iter().chain([again, lan, waits, dht]).flatten().min()
     }
 }

@@ -31,7 +31,7 @@ use crate::event::Event;
 use crate::peers::{HostOffer, Swarm};
 use leaving::LinkHold;
 use work::FetchState;
-use xylem_engine::{Engine, EngineEvent, Program};
+use xylem_engine::{Engine, EngineEvent, Program, dial_from};
 use xylem_library::PeerBytes;
 use xylem_library::follow::PointerWatch;
 use xylem_library::held::Holdings;
@@ -152,6 +152,7 @@ impl Fetch {
         let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
         let seed = ForwarderSeed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
+        dial_from(&mut engine, links.port);
         // Even a peer dialled without its key has to know the publication's publisher.
         engine.set_knock(ticket.publisher.0);
         let mut dialler = Dialler::new(ticket, from, relays)?;

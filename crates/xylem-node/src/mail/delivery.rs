@@ -22,7 +22,7 @@ use crate::event::Event;
 use crate::reaching;
 use xylem_engine::EngineError;
 use xylem_engine::wall_clock;
-use xylem_engine::{Engine, EngineEvent, Program, StreamEvent};
+use xylem_engine::{Engine, EngineEvent, Program, StreamEvent, dial_from};
 use xylem_library::keys;
 use xylem_library::mail::{MailEvent, MailRoute, MailStore, Parcel, ReachEffort, report};
 use xylem_library::reachable::{KEYLESS, PeerAddress, Relay};
@@ -167,7 +167,7 @@ impl MailDelivery {
         ways: DeliveryReach<'_>,
         stop: &Stop,
     ) -> Result<Self, DeliveryError> {
-        let DeliveryReach { reach: ReachEffort { give_up, ask_who_answers }, relays } = ways;
+        let DeliveryReach { reach: ReachEffort { give_up, ask_who_answers, port }, relays } = ways;
         let config = xylem_link::LinkConfig {
             accept_incoming: false,
             ask_who_answers,
@@ -179,6 +179,7 @@ impl MailDelivery {
             ForwarderSeed::from_random(keys::random()?),
         );
         let mut engine = Engine::new(endpoint, forwarder)?;
+        dial_from(&mut engine, port);
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
         for relay in relays {
             let used = reaching::to_dial(relay);

@@ -17,7 +17,7 @@ use xylem_reach::code::CodeEnd;
 use super::delivery::{self, DeliveryReach, while_delivering};
 use super::error::InboxError;
 use super::server::MailServer;
-use crate::code::{CodeServer, Offered, ShowOptions};
+use crate::code::{CodeDht, CodeServer, Offered, ShowOptions};
 use crate::event::Event;
 use crate::reaching;
 use crate::share::{ShareError, ShareOptions, share_with};
@@ -347,7 +347,7 @@ pub fn show_card(
 }
 
 /// Options of [`show_card`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct ShowCard {
     /// Whether to answer peers that dial without our key.
     pub accept_open: bool,
@@ -355,6 +355,8 @@ pub struct ShowCard {
     pub stay: bool,
     /// Whether the code is announced on the LAN.
     pub lan: bool,
+    /// How the code is listed in the DHT, if no relay assigns a number.
+    pub dht: Option<CodeDht>,
 }
 
 fn listen_with(
@@ -384,6 +386,7 @@ fn listen_with(
     // A sender behind a NAT is reached by its link to this machine.
     engine.introduce();
     reaching::announce_own_addresses(&mut engine, std::iter::empty());
+    let leaves = show.as_ref().is_some_and(|show| !show.stay);
     let code = match show {
         None => None,
         Some(show) => {
@@ -392,11 +395,10 @@ fn listen_with(
                 .card(&addresses, relays.first().map(|relay| &relay.at), wall_clock())?
                 .to_string();
             let at = addresses.into_iter().map(Into::into).collect();
-            let how = ShowOptions { relay: relays.first().cloned(), lan: show.lan };
+            let how = ShowOptions { relay: relays.first().cloned(), lan: show.lan, dht: show.dht };
             Some(CodeServer::new(&mut engine, (Offered::Card, card), at, &how)?)
         }
     };
-    let leaves = show.is_some_and(|show| !show.stay);
     while_delivering(Some(&mail), relays, |events, _| {
         let mut listening =
             MailListener { mail_server, code, leaves, leave_at: None, events, on_event };

@@ -20,8 +20,8 @@ use xylem_packet::Name;
 use xylem_store::Store;
 
 use crate::addresses::of_tickets;
-use crate::code::ShowOptions;
-use crate::discovery::AnnounceOptions;
+use crate::code::{CodeDht, ShowOptions};
+use crate::discovery::{AnnounceOptions, DhtStart};
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::reaching::announce_own_addresses;
@@ -133,6 +133,8 @@ pub struct ShareOptions {
     pub beside: AnnounceOptions,
     /// Whether to show a code for the ticket of the one path.
     pub code: bool,
+    /// How the code is listed in the DHT, if no relay assigns a number.
+    pub code_dht: Option<DhtStart>,
     /// Certificate files of witnesses. Their co-signatures are accepted, and handed to peers that ask.
     pub witnesses: Vec<PathBuf>,
     /// Directory of outboards and identities.
@@ -181,8 +183,9 @@ pub(crate) fn share_with(
         let object = content.publication().prefix().parent().to_name();
         let (_, shared) = server.add(&mut engine, path, content, options.beside.lan)?;
         if let (true, Event::Shared { ticket, .. }) = (options.code, &shared) {
-            let how =
-                ShowOptions { relay: options.relays.first().cloned(), lan: options.beside.lan };
+            let dht = options.code_dht.clone().map(|start| CodeDht::new(start, &options.store));
+            let relay = options.relays.first().cloned();
+            let how = ShowOptions { relay, lan: options.beside.lan, dht };
             server.show_code(&mut engine, ticket, &how)?;
         }
         server.report(shared);

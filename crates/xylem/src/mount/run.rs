@@ -4,7 +4,7 @@ use super::fs::{MountedTree, options};
 use super::point::{MountPoint, unmount};
 use super::{MountArgs, MountedRow};
 use crate::cli::Common;
-use crate::code::CodeSource;
+use crate::code::{CodeSource, FoundTicket};
 use crate::exit::{CommandFailure, Exit};
 use crate::meant;
 use crate::output::Out;
@@ -17,8 +17,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 use xylem_library::Stop;
-use xylem_node::{Event, PeerAddress};
-use xylem_object::Ticket;
+use xylem_node::{Event, LinkOptions};
 use xylem_reader::Options;
 
 /// How often signals and the state of the mount are polled.
@@ -42,15 +41,14 @@ pub(super) fn run(
     common.store()?;
     let how = (args.timeout.or_seconds(30), &args.shape, &stop);
     let lan = args.find.lan(common)?;
-    let whom = CodeSource { from: args.from.peers()?, relays: args.relay.relays(common)?, lan };
-    let mount =
-        |ticket, from, out: &mut Out| by_ticket(ticket, from, args, &point, &stop, common, out);
+    let (relays, dht) = (args.relay.relays(common)?, args.find.code_dht(common)?);
+    let whom = CodeSource { from: args.from.peers()?, relays, lan, dht };
+    let mount = |found, out: &mut Out| by_ticket(found, args, &point, &stop, common, out);
     args.find.each_found(&args.ticket, whom, how, true, common, out, mount)
 }
 
 fn by_ticket(
-    ticket: Ticket,
-    from: Vec<PeerAddress>,
+    FoundTicket { ticket, from, port }: FoundTicket,
     args: &MountArgs,
     point: &MountPoint,
     stop: &Stop,
@@ -61,7 +59,7 @@ fn by_ticket(
         from,
         relays: args.relay.relays(common)?,
         limit_rate: args.limit.limit,
-        links: args.shape.links(),
+        links: LinkOptions { port, ..args.shape.links() },
         ask_who_answers: args.ask.ask_who_answers,
         timeout: args.timeout.or_seconds(30),
         lan: args.find.lan(common)?,

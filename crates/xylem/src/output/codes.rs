@@ -8,6 +8,9 @@ use xylem_reach::kind::is_global;
 /// Note for a code that works on the local network alone.
 const NEAR: &str = "It works on this network only. For a peer elsewhere, give the same relay on both sides (--relay)";
 
+/// Note before anything is sent to the DHT.
+const IN_DHT: &str = "Found through the BitTorrent DHT, where both addresses can be seen for ten minutes; --no-dht turns this off";
+
 fn means_the_same_everywhere(address: &Address) -> bool {
     match address {
         Address::Ip(at) => is_global(at.ip()),
@@ -26,7 +29,8 @@ pub(super) fn show(out: &mut Out, event: &CodeEvent) {
 /// The message of an event; true if it is a warning.
 fn line(event: &CodeEvent) -> (String, bool) {
     match event {
-        CodeEvent::Shown { code, of, seconds, lan, relay, at } => {
+        CodeEvent::InDht => (IN_DHT.into(), false),
+        CodeEvent::Shown { code, of, seconds, lan, dht, relay, at } => {
             let (verb, what, from) = match of {
                 Offered::Ticket => ("get", "fetch it", "--from"),
                 Offered::Card => ("send FILE", "send to you", "--to"),
@@ -39,6 +43,7 @@ fn line(event: &CodeEvent) -> (String, bool) {
             };
             let near = at.first().map(|at| format!(" {from} {at}")).unwrap_or_default();
             let (flag, note) = match (lan, elsewhere) {
+                _ if *dht => (String::new(), String::new()),
                 (true, Some(elsewhere)) => (
                     String::new(),
                     format!("On this LAN that is enough; from elsewhere add{elsewhere}\n"),
@@ -76,15 +81,28 @@ mod tests {
     use super::*;
 
     fn shown(lan: bool, at: &[&str], relay: Option<&str>) -> String {
+        line_of(lan, false, at, relay)
+    }
+
+    fn line_of(lan: bool, dht: bool, at: &[&str], relay: Option<&str>) -> String {
         let event = CodeEvent::Shown {
             code: "7-alpha-cobra-violin".parse().expect("a code"),
             of: Offered::Ticket,
             seconds: 600,
             lan,
+            dht,
             relay: relay.map(|relay| relay.parse().expect("a relay")),
             at: at.iter().map(|at| at.parse().expect("an address")).collect(),
         };
         line(&event).0
+    }
+
+    #[test]
+    fn a_code_in_the_dht_needs_nothing_else() {
+        for lan in [true, false] {
+            let line = line_of(lan, true, &["192.168.1.23:7348", "198.51.100.7:7348"], None);
+            assert!(line.ends_with("xylem get 7-alpha-cobra-violin\n"), "{line}");
+        }
     }
 
     #[test]

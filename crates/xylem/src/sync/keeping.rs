@@ -250,6 +250,7 @@ pub(super) fn sync(
         follow: None,
         beside: options.beside.clone(),
         code: false,
+        code_dht: None,
         witnesses: Vec::new(),
         store: options.store.clone(),
     };

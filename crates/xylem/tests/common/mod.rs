@@ -12,6 +12,7 @@ pub(crate) mod forwarder;
 pub(crate) mod homes;
 pub(crate) mod relay;
 pub(crate) mod relaying;
+pub(crate) mod running;
 pub(crate) mod serving;
 #[cfg(target_os = "linux")]
 pub(crate) mod syncing;
@@ -38,7 +39,8 @@ pub(crate) fn xylem(store: &Path) -> Command {
         }
     }
     // Nothing touches this machine's network, unless a test does so on purpose.
-    command.env("XYLEM_NO_LAN", "1").env("XYLEM_NO_MAP", "1").arg("--store").arg(store);
+    command.env("XYLEM_NO_LAN", "1").env("XYLEM_NO_MAP", "1").env("XYLEM_NO_DHT", "1");
+    command.arg("--store").arg(store);
     command
 }
 

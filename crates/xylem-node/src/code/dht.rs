@@ -1,0 +1,423 @@
+//! Codes in the mainline DHT: [`OfferMeeting`] lists the peer that shows one, [`TakeMeeting`] finds it. Both speak over the
+//! engine's own sockets for links (docs/spec/reach.md, "Codes").
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
+use xylem_discovery::{DhtOptions, FirstNodes, Wake, is_local, keep_nodes, known_nodes};
+use xylem_engine::{Engine, wall_clock};
+use xylem_library::keys;
+use xylem_reach::code::{
+    CodePunching, CodeRole, SpokenCode, meeting_key, meeting_window, meeting_windows,
+};
+
+use crate::discovery::DhtStart;
+
+/// Nodes remembered for the next run.
+const MAX_NODES: usize = 32;
+
+/// How codes use the DHT.
+#[derive(Clone, Debug)]
+pub struct CodeDht {
+    /// First nodes.
+    pub start: DhtStart,
+    /// Directory for nodes of the DHT.
+    pub store: PathBuf,
+}
+
+/// An entry into the DHT by an engine.
+struct DhtEntry {
+    options: DhtOptions,
+    /// `None` before the first call: nothing is looked up before the user is told of it.
+    first: Option<FirstNodes>,
+    near: bool,
+    store: PathBuf,
+    wake: Wake,
+    entered: bool,
+}
+
+impl DhtEntry {
+    fn new(engine: &mut Engine, how: &CodeDht) -> Self {
+        let options = known_nodes(&how.store, how.start.bootstrap.clone());
+        let waker = engine.waker().ok();
+        // If waking fails, the loop looks again soon anyway.
+        let wake: Wake = Arc::new(move || drop(waker.as_ref().map(|waker| waker.wake())));
+        let (near, store) = (is_local(&options), how.store.clone());
+        Self { options, first: None, near, store, wake, entered: false }
+    }
+
+    /// Enters once the first nodes are known. Returns whether it has done so now.
+    fn poll(&mut self, engine: &mut Engine) -> bool {
+        let first = || FirstNodes::new(&self.options, self.wake.clone());
+        let nodes = self.first.get_or_insert_with(first).poll();
+        let (Some(nodes), Ok(seed)) = (nodes, keys::random()) else { return false };
+        match engine.dht() {
+            // Those before were all silent.
+            Some(dht) => dht.set_bootstrap(nodes),
+            None => engine.enter_dht(nodes, seed),
+        }
+        self.entered = true;
+        true
+    }
+
+    /// After all first nodes were silent: whether others are looked up.
+    fn more(&mut self) -> bool {
+        self.first.as_mut().is_some_and(FirstNodes::more)
+    }
+
+    fn leave(&self, engine: &mut Engine) {
+        if let Some(dht) = engine.dht() {
+            keep_nodes(&self.store, &dht.known_nodes(MAX_NODES));
+        }
+        engine.leave_dht();
+    }
+}
+
+/// Whether a node has answered.
+fn has_answers(engine: &mut Engine) -> bool {
+    engine.dht().is_some_and(|dht| !dht.known_nodes(1).is_empty())
+}
+
+fn look_up(engine: &mut Engine, kind: LookupKind) -> Option<LookupId> {
+    let now = engine.now();
+    engine.dht()?.lookup(now, kind).ok()
+}
+
+fn key(number: u32, window: u64, role: CodeRole) -> DhtId {
+    DhtId(meeting_key(number, window, role))
+}
+
+fn poll_event(engine: &mut Engine) -> Option<DhtEvent> {
+    engine.dht()?.poll_event()
+}
+
+fn punch(engine: &mut Engine, role: CodeRole, number: u32, near: bool) {
+    // Without randomness no link works either.
+    if let Ok(seed) = keys::random() {
+        engine.punch_for_code(CodePunching::new(role, number, near, &seed));
+    }
+}
+
+/// Adds listed addresses; returns whether one is new.
+fn add(engine: &mut Engine, peers: Vec<SocketAddr>) -> bool {
+    let now = engine.now();
+    let Some(punching) = engine.code_punching() else { return false };
+    let fresh = peers.into_iter().filter(|at| punching.add(now, *at));
+    fresh.count() > 0
+}
+
+/// Times for the check that a number is free: in all, and until the first node answers. A code is shown after that in any
+/// case: two codes with one number differ in their words.
+const CHECK: Duration = Duration::from_secs(3);
+const FIRST_ANSWER: Duration = Duration::from_millis(500);
+/// Most numbers that are drawn.
+const MAX_DRAWS: u8 = 4;
+/// Interval of polls for takers. [`LOOK_AGAIN`]: pause before takers are looked up anew, if no polled node answers.
+const POLL: Duration = Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// Pause before an announcement is repeated that no node has stored.
+const ANNOUNCE_AGAIN: Duration = Duration::from_secs(15);
+
+/// Lists a code that is shown, and opens the NAT for takers.
+pub(super) struct OfferMeeting {
+    entry: DhtEntry,
+    began: Duration,
+    number: u32,
+    window: u64,
+    /// Lookups that check whether the number is free.
+    checks: Vec<LookupId>,
+    taken: bool,
+    draws: u8,
+    /// Whether the time for the first answer is over.
+    late: bool,
+    announcing: Option<LookupId>,
+    /// When to announce; `None`: it is announced.
+    announce_at: Option<Duration>,
+    /// Lookups of takers, polls included.
+    seeks: Vec<LookupId>,
+    /// When takers are looked up; `None`: their nodes are known, and are polled.
+    seek_at: Option<Duration>,
+    poll_at: Duration,
+}
+
+impl OfferMeeting {
+    /// Begins to check a number. `None` if no peer would get in: the engine listens for this machine's programs alone.
+    pub(super) fn new(engine: &mut Engine, how: &CodeDht, number: u32) -> Option<Self> {
+        let entry = DhtEntry::new(engine, how);
+        let is_open = engine.link_addresses().iter().any(|at| !at.ip().is_loopback());
+        let now = engine.now();
+        (is_open || entry.near).then(|| Self {
+            entry,
+            began: now,
+            number,
+            window: meeting_window(wall_clock().seconds()),
+            checks: Vec::new(),
+            taken: false,
+            draws: 1,
+            late: false,
+            announcing: None,
+            announce_at: Some(now),
+            seeks: Vec::new(),
+            seek_at: Some(now),
+            poll_at: now,
+        })
+    }
+
+    /// Checks whether the number is free, and draws another if not. Returns the number once it is to be shown.
+    pub(super) fn check(&mut self, engine: &mut Engine) -> Option<u32> {
+        if self.entry.poll(engine) {
+            self.begin_check(engine);
+        }
+        while let Some(event) = poll_event(engine) {
+            match event {
+                DhtEvent::Peers(id, _) => self.taken |= self.checks.contains(&id),
+                DhtEvent::Done(id, _) => self.checks.retain(|check| *check != id),
+                _ => {}
+            }
+        }
+        if self.taken && self.draws < MAX_DRAWS {
+            let seed = keys::random().ok()?;
+            (self.number, self.draws) = (SpokenCode::draw_number(&seed), self.draws + 1);
+            self.begin_check(engine);
+            return None;
+        }
+        self.late = engine.now() >= self.began + FIRST_ANSWER;
+        let limit = if has_answers(engine) { CHECK } else { FIRST_ANSWER };
+        let is_checked = self.entry.entered && self.checks.is_empty();
+        (is_checked || engine.now() >= self.began + limit).then_some(self.number)
+    }
+
+    /// When [`OfferMeeting::check`] is due.
+    pub(super) fn check_timeout(&self) -> Duration {
+        if self.late { self.began + CHECK } else { self.began + FIRST_ANSWER }
+    }
+
+    fn begin_check(&mut self, engine: &mut Engine) {
+        self.taken = false;
+        // One that was shown lately is listed in the window before.
+        let windows = [self.window, self.window.saturating_sub(1)];
+        let kinds = windows.map(|at| LookupKind::Peers(key(self.number, at, CodeRole::Offerer)));
+        self.checks = kinds.into_iter().filter_map(|kind| look_up(engine, kind)).collect();
+    }
+
+    /// The number is shown from now on. Returns whether a node of the DHT has answered.
+    pub(super) fn show(&mut self, engine: &mut Engine) -> bool {
+        punch(engine, CodeRole::Offerer, self.number, self.entry.near);
+        has_answers(engine)
+    }
+
+    /// Announces the code, looks for takers, and has their addresses punched. Returns whether the DHT, which has
+    /// answered, does not take the announcement.
+    pub(super) fn poll(&mut self, engine: &mut Engine) -> bool {
+        self.entry.poll(engine);
+        let (now, mut failed) = (engine.now(), false);
+        while let Some(event) = poll_event(engine) {
+            match event {
+                DhtEvent::Peers(id, peers) if self.seeks.contains(&id) => {
+                    add(engine, peers);
+                }
+                DhtEvent::Done(id, end) if self.announcing == Some(id) => {
+                    self.announcing = None;
+                    if end.error.is_some() {
+                        self.entry.more();
+                        self.announce_at = Some(now + ANNOUNCE_AGAIN);
+                        failed = end.answered > 0;
+                    }
+                }
+                DhtEvent::Done(id, _) => self.seeks.retain(|seek| *seek != id),
+                _ => {}
+            }
+        }
+        if !self.entry.entered {
+            return false;
+        }
+        if self.announce_at.is_some_and(|at| at <= now) {
+            let kind = key(self.number, self.window, CodeRole::Offerer);
+            self.announcing = look_up(engine, LookupKind::Announce(kind, AnnouncedPorts::IMPLIED));
+            self.announce_at = self.announcing.is_none().then_some(now + POLL);
+        }
+        self.seek(engine, now);
+        failed
+    }
+
+    fn seek(&mut self, engine: &mut Engine, now: Duration) {
+        let takers = key(self.number, self.window, CodeRole::Taker);
+        if self.seek_at.is_some_and(|at| at <= now) {
+            let begun = look_up(engine, LookupKind::Peers(takers));
+            self.seek_at = begun.is_none().then_some(now + POLL);
+            self.seeks.extend(begun);
+            self.poll_at = now + POLL;
+        }
+        if self.seek_at.is_some() || now < self.poll_at {
+            return;
+        }
+        self.poll_at = now + POLL;
+        match engine.dht().map(|dht| dht.poll_peers(takers)) {
+            Some(Ok(poll)) => self.seeks.push(poll),
+            // The lookup of takers is not over yet.
+            _ if !self.seeks.is_empty() => {}
+            _ => self.seek_at = Some(now + LOOK_AGAIN),
+        }
+    }
+
+    /// When [`OfferMeeting::poll`] is due.
+    pub(super) fn poll_timeout(&self) -> Option<Duration> {
+        let due = [self.announce_at, self.seek_at.or(Some(self.poll_at))];
+        due.into_iter().flatten().min().filter(|_| self.entry.entered)
+    }
+
+    /// Ends it: nothing is sent any more.
+    pub(super) fn leave(&self, engine: &mut Engine) {
+        self.entry.leave(engine);
+    }
+}
+
+/// Time for the first nodes' names to be looked up.
+const NAMES: Duration = Duration::from_secs(3);
+/// Time for an offerer to be listed, and then for one that is listed to answer.
+const LISTED: Duration = Duration::from_secs(8);
+const ANSWERED: Duration = Duration::from_secs(12);
+/// Pause before offerers are looked up again.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
+
+/// Looks for the peer that shows a code, and lists this one as its taker.
+pub(super) struct TakeMeeting {
+    entry: DhtEntry,
+    number: u32,
+    began: Duration,
+    /// Lookups of offerers, with the window of each.
+    asks: Vec<(LookupId, u64)>,
+    /// When to look them up again; `None` while that is done.
+    ask_at: Option<Duration>,
+    /// Windows in which this taker is announced, with the lookup of each.
+    announced: Vec<(LookupId, u64)>,
+    /// When the last new address was found.
+    found: Option<Duration>,
+    /// No node answers.
+    is_alone: bool,
+}
+
+impl TakeMeeting {
+    /// Begins. The engine gets sockets of both families, if it has none.
+    pub(super) fn new(engine: &mut Engine, how: &CodeDht, number: u32) -> Self {
+        for wildcard in ["0.0.0.0:0", "[::]:0"] {
+            let Ok(at) = wildcard.parse::<SocketAddr>() else { continue };
+            if !engine.link_addresses().iter().any(|known| known.is_ipv4() == at.is_ipv4()) {
+                // A machine without IPv6 uses IPv4 alone.
+                let _ = engine.bind_link(at);
+            }
+        }
+        let (entry, began) = (DhtEntry::new(engine, how), engine.now());
+        punch(engine, CodeRole::Taker, number, entry.near);
+        Self {
+            entry,
+            number,
+            began,
+            asks: Vec::new(),
+            ask_at: Some(began),
+            announced: Vec::new(),
+            found: None,
+            is_alone: false,
+        }
+    }
+
+    /// Goes on. Returns addresses at which a peer shows a code of this number, to be dialled.
+    pub(super) fn poll(&mut self, engine: &mut Engine) -> Vec<SocketAddr> {
+        if self.entry.poll(engine) {
+            (self.is_alone, self.ask_at) = (false, Some(engine.now()));
+        }
+        let now = engine.now();
+        while let Some(event) = poll_event(engine) {
+            match event {
+                DhtEvent::Peers(id, peers) => {
+                    let window = self.asks.iter().find(|(ask, _)| *ask == id).map(|(_, at)| *at);
+                    if let Some(window) = window
+                        && add(engine, peers)
+                    {
+                        self.found = Some(now);
+                        self.announce(engine, window);
+                    }
+                }
+                DhtEvent::Done(id, end) => {
+                    // The next round of lookups announces again what no node has stored.
+                    self.announced.retain(|(of, _)| *of != id || end.error.is_none());
+                    let asked = self.asks.len();
+                    self.asks.retain(|(ask, _)| *ask != id);
+                    if asked > 0 && self.asks.is_empty() {
+                        self.ask_at = Some(now + ASK_AGAIN);
+                        self.is_alone = !has_answers(engine) && !self.entry.more();
+                    }
+                }
+                _ => {}
+            }
+        }
+        if self.entry.entered && self.ask_at.is_some_and(|at| at <= now) {
+            self.ask(engine);
+        }
+        let Some(punching) = engine.code_punching() else { return Vec::new() };
+        std::iter::from_fn(|| punching.poll_proven()).collect()
+    }
+
+    fn ask(&mut self, engine: &mut Engine) {
+        let windows = meeting_windows(wall_clock().seconds());
+        // A taker of the same window, which is the likely case, need not be announced after the offerer is found.
+        self.announce(engine, windows[0]);
+        for window in windows {
+            let offerers = key(self.number, window, CodeRole::Offerer);
+            let ask = look_up(engine, LookupKind::Peers(offerers));
+            self.asks.extend(ask.map(|ask| (ask, window)));
+        }
+        self.ask_at = self.asks.is_empty().then(|| engine.now() + ASK_AGAIN);
+    }
+
+    fn announce(&mut self, engine: &mut Engine, window: u64) {
+        if self.announced.iter().any(|(_, at)| *at == window) {
+            return;
+        }
+        let takers = key(self.number, window, CodeRole::Taker);
+        let kind = LookupKind::Announce(takers, AnnouncedPorts::IMPLIED);
+        self.announced.extend(look_up(engine, kind).map(|id| (id, window)));
+    }
+
+    /// Whether the peer may still be found.
+    pub(super) fn is_hopeful(&self, now: Duration) -> bool {
+        let until = match self.found {
+            _ if !self.entry.entered => self.began + NAMES,
+            _ if self.is_alone => return false,
+            Some(found) => found + ANSWERED,
+            None => self.began + LISTED,
+        };
+        now < until
+    }
+
+    /// Whether a node of the DHT has answered, and whether an offerer was listed.
+    pub(super) fn outcome(&self, engine: &mut Engine) -> (bool, bool) {
+        (has_answers(engine), self.found.is_some())
+    }
+
+    /// When [`TakeMeeting::poll`] or [`TakeMeeting::is_hopeful`] is due.
+    pub(super) fn poll_timeout(&self, now: Duration) -> Option<Duration> {
+        let found = self.found.map(|found| found + ANSWERED);
+        let ends = [Some(self.began + NAMES), Some(self.began + LISTED), found];
+        let asks = self.ask_at.filter(|_| self.entry.entered);
+        ends.into_iter().flatten().filter(|at| *at > now).chain(asks).min()
+    }
+
+    /// Ends it: nothing is sent any more.
+    pub(super) fn leave(&self, engine: &mut Engine) {
+        self.entry.leave(engine);
+    }
+}
+
+impl CodeDht {
+    /// The DHT as an option of a call, with the nodes that this store knows.
+    pub fn new(start: DhtStart, store: &Path) -> Self {
+        Self { start, store: store.to_path_buf() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

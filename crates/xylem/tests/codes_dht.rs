@@ -1,0 +1,222 @@
+//! Codes with the real program through the DHT alone: a network of nodes on loopback, no relay, no LAN, no address named.
+
+mod common;
+#[path = "common/running.rs"]
+#[allow(dead_code, reason = "others begin it otherwise")]
+mod running;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use common::{Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
+use mainline::Testnet;
+use running::Running;
+use xylem_reach::code::{
+    CodeRole, MAX_PUNCHES, PUNCH_LEN, SpokenCode, meeting_key, meeting_windows,
+};
+
+/// Nodes of the DHT, in this process.
+fn testnet(count: usize) -> Testnet {
+    Testnet::builder(count).build().expect("nodes of the DHT")
+}
+
+/// The program with the DHT, entered here.
+fn with_dht(store: &Path, bootstrap: &[String]) -> Command {
+    let mut command = xylem(store);
+    command.env_remove("XYLEM_NO_DHT").env("XYLEM_DHT_BOOTSTRAP", bootstrap.join(","));
+    command.stdin(Stdio::null());
+    command
+}
+
+/// A share that shows a code, and that code.
+fn share(dir: &Path, content: &[u8], bootstrap: &[String]) -> (Share, String) {
+    let source = file(dir, "said aloud.bin", content);
+    let share = Share::run(with_dht(&dir.join("store"), bootstrap), &source, &["--code"]);
+    until("a code", || !share.told("code").is_empty());
+    let code = share.told("code")[0]["code"].as_str().expect("a text").to_owned();
+    (share, code)
+}
+
+fn get(dir: &Path, who: &str, bootstrap: &[String], arguments: &[&str]) -> Output {
+    let mut command = with_dht(&dir.join(format!("store of {who}")), bootstrap);
+    command.arg("get").args(arguments).arg("-o").arg(dir.join(who));
+    finish(command)
+}
+
+fn number(code: &str) -> u32 {
+    code.parse::<SpokenCode>().expect("a code").number()
+}
+
+/// Announces in the DHT that a port of this machine shows or takes a code of this number.
+fn announce(net: &Testnet, number: u32, role: CodeRole, port: u16) {
+    let node = mainline::Dht::builder()
+        .bootstrap(&net.bootstrap)
+        .bind_address(Ipv4Addr::LOCALHOST)
+        .port(0)
+        .build()
+        .unwrap();
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    for window in meeting_windows(seconds) {
+        let key = mainline::Id::from(meeting_key(number, window, role));
+        #[expect(deprecated, reason = "a test may block")]
+        node.announce_peer(key, Some(port)).unwrap();
+    }
+}
+
+/// An address that a poisoned DHT lists.
+struct Victim(UdpSocket);
+
+impl Victim {
+    fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        Self(socket)
+    }
+
+    fn at(&self) -> SocketAddr {
+        self.0.local_addr().unwrap()
+    }
+
+    /// Lengths of the datagrams that arrive in this time.
+    fn received(&self, time: Duration) -> Vec<usize> {
+        let (began, mut buffer, mut lengths) = (Instant::now(), [0; 2_048], Vec::new());
+        while began.elapsed() < time {
+            lengths.extend(self.0.recv_from(&mut buffer).map(|(len, _)| len).ok());
+        }
+        lengths
+    }
+}
+
+#[test]
+fn a_code_alone_brings_the_file() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let content = noise(300_000, 1);
+    let (share, code) = share(dir.path(), &content, &net.bootstrap[..3]);
+    let told = &share.told("code")[0];
+    assert_eq!((&told["dht"], &told["lan"]), (&true.into(), &false.into()));
+    assert!((10_000..100_000).contains(&number(&code)), "{code}");
+    assert_eq!(share.told("code_in_dht").len(), 1);
+    let output = get(dir.path(), "ann", &net.bootstrap[5..8], &[&code]);
+    assert_exit(&output, 0);
+    let said = stderr(&output);
+    assert_eq!(said.matches("--no-dht turns this off").count(), 1, "{said}");
+    assert!(fs::read(dir.path().join("ann")).unwrap() == content);
+    until("the end of the code", || !share.told("code_ended").is_empty());
+    assert_eq!(share.told("code_ended")[0]["why"], "used");
+    // The store keeps addresses of DHT nodes.
+    let nodes = fs::read_to_string(dir.path().join("store of ann/dht/nodes")).unwrap();
+    assert!(nodes.lines().count() > 1, "{nodes}");
+}
+
+/// The taker begins first: the code is typed as soon as it is shown, or before that.
+#[test]
+fn a_taker_waits_for_an_offerer_that_is_not_listed_yet() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let (share, code) = share(dir.path(), b"content", &net.bootstrap);
+    // Nobody shows this one, which the DHT says.
+    let other = SpokenCode::draw(number(&code) ^ 1, &[1; 32]).to_string();
+    let output = get(dir.path(), "bob", &net.bootstrap, &[&other]);
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("no peer shows that code"), "{}", stderr(&output));
+    let output = get(dir.path(), "ann", &net.bootstrap, &[&code]);
+    assert_exit(&output, 0);
+    drop(share);
+}
+
+/// The address of a victim is listed on both sides. It gets few and small datagrams, and the code works meanwhile.
+#[test]
+fn a_listed_victim_gets_ten_small_datagrams() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let (_share, code) = share(dir.path(), b"content", &net.bootstrap);
+    let (of_offerer, of_taker) = (Victim::new(), Victim::new());
+    announce(&net, number(&code), CodeRole::Taker, of_offerer.at().port());
+    announce(&net, number(&code), CodeRole::Offerer, of_taker.at().port());
+    let (dir, nodes) = (dir.path(), &net.bootstrap);
+    std::thread::scope(|scope| {
+        // Offerers of a number that only the victim shows, in place of the share's.
+        let wrong = scope.spawn(|| {
+            let other = number(&code) ^ 1;
+            announce(&net, other, CodeRole::Offerer, of_taker.at().port());
+            let typed = SpokenCode::draw(other, &[1; 32]).to_string();
+            get(dir, "bob", nodes, &[&typed])
+        });
+        let received = of_taker.received(Duration::from_secs(16));
+        assert!(!received.is_empty(), "it is listed, so it is asked");
+        assert!(received.len() <= usize::from(MAX_PUNCHES), "{received:?}");
+        assert!(received.iter().all(|len| *len == PUNCH_LEN), "{received:?}");
+        let output = wrong.join().unwrap();
+        assert_exit(&output, 3);
+        assert!(stderr(&output).contains("does not answer"), "{}", stderr(&output));
+    });
+    let received = of_offerer.received(Duration::from_secs(1));
+    assert!(!received.is_empty(), "the offerer polls");
+    assert!(received.len() <= usize::from(MAX_PUNCHES), "{received:?}");
+    assert!(received.iter().all(|len| *len == PUNCH_LEN), "{received:?}");
+    assert_exit(&get(dir, "ann", nodes, &[&code]), 0);
+    let later = of_taker.received(Duration::from_secs(1));
+    assert!(later.len() <= usize::from(MAX_PUNCHES), "{later:?}");
+}
+
+/// Nothing answers at the first nodes: the code is shown all the same, and a taker learns why it finds nobody.
+#[test]
+fn a_dht_without_answers_delays_no_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let nodes = [silent.local_addr().unwrap().to_string()];
+    let (share, code) = share(dir.path(), b"content", &nodes);
+    assert_eq!(share.told("code")[0]["dht"], false);
+    let began = Instant::now();
+    let output = get(dir.path(), "ann", &nodes, &[&code]);
+    assert_exit(&output, 3);
+    assert!(stderr(&output).contains("no node of the DHT answers"), "{}", stderr(&output));
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    // A named address needs no DHT.
+    assert_exit(&get(dir.path(), "bob", &nodes, &[&code, "--from", &share.link]), 0);
+}
+
+/// Turned off by the flag, the variable, or the settings in either form, the DHT is not asked and codes are not listed.
+#[test]
+fn the_dht_can_be_turned_off() {
+    let (net, dir) = (testnet(10), tempfile::tempdir().unwrap());
+    let (_share, code) = share(dir.path(), b"content", &net.bootstrap);
+    let off = |command: &mut Command, settings: Option<&str>| match settings {
+        Some(settings) => {
+            let at = file(dir.path(), "settings.toml", settings.as_bytes());
+            command.arg("--config").arg(at);
+        }
+        None => drop(command.env("XYLEM_NO_DHT", "1")),
+    };
+    for settings in [None, Some("dht = false"), Some("[dht]\ncodes = false")] {
+        let mut command = with_dht(&dir.path().join("b"), &net.bootstrap);
+        off(&mut command, settings);
+        command.args(["get", &code]);
+        let output = finish(command);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains("no place to look"), "{}", stderr(&output));
+    }
+    assert_exit(&get(dir.path(), "c", &net.bootstrap, &[&code, "--no-dht"]), 2);
+    let source = file(dir.path(), "other", b"other");
+    let command = with_dht(&dir.path().join("d"), &net.bootstrap);
+    let quiet = Share::run(command, &source, &["--code", "--no-dht"]);
+    until("a code", || !quiet.told("code").is_empty());
+    assert_eq!(quiet.told("code")[0]["dht"], false);
+    assert!(quiet.told("code_in_dht").is_empty());
+}
+
+#[test]
+fn a_card_is_handed_over_and_mail_goes_there() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let mut command = with_dht(&dir.path().join("bob"), &net.bootstrap);
+    command.args(["--json", "inbox", "--listen", "127.0.0.1:0", "--code"]);
+    let shows = Running::of(command);
+    let code = shows.heard("code")["code"].as_str().unwrap().to_owned();
+    let note = file(dir.path(), "note", b"by a code");
+    let mut command = with_dht(&dir.path().join("ann"), &net.bootstrap);
+    command.args(["send", "--note", text(&note), &code]);
+    assert_exit(&finish(command), 0);
+    assert_eq!(shows.heard("code_ended")["why"], "used");
+    assert_eq!(shows.heard("mail")["kind"], "note");
+}
