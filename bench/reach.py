@@ -10,6 +10,7 @@ any two hosts is 50 ms, and each sends at most 16 Mbit/s.
   matrix   the sharer behind each kind, the getter behind each; a relay in the middle
   changes  NATs that lose mappings and reboot, hairpin, one LAN, a relay that dies
   code     from `share --code` and `get CODE` to the file
+  dht      the same without a relay: the two sides find each other in a DHT of nodes of its own (bench/dht_nodes.py)
   peers    sendme, croc, magic-wormhole, libtorrent in some of these places (--programs DIR, as
            bench/install_movers fills it, and --python with those of PyPI)
 
@@ -47,6 +48,8 @@ QUICK = [
     ("symmetric", "symmetric"), ("no UDP", "port-restricted"), ("IPv6 only", "address-restricted"),
     ("nft", "nft-random"), ("nft", "nft"), ("symmetric", "open"),
 ]  # fmt: skip
+# Addresses of the DHT's nodes: a lookup asks two of a host at most.
+DHT_NODES = [f"20.0.{n}.1" for n in range(1, 25)]
 EASY = {"open", "full cone", "address-restricted"}
 HARD = {"symmetric", "nft-random"}
 
@@ -168,7 +171,7 @@ def network(options, seed=1):
     work = tempfile.mkdtemp(prefix=mine(), dir=options.dir)
     try:
         with Internet(options.network, options.round_trip, seed, RATE) as internet:
-            middle(internet)
+            middle(internet, *DHT_NODES)
             yield internet, work
     finally:
         if options.keep:
@@ -364,6 +367,41 @@ def code(options, pool):
     return [{"part": "code", "tries": rows}]
 
 
+class CodeByDht(Code):
+    """A code, with no relay and nothing named but where the DHT is entered."""
+
+    name = "xylem --code, DHT"
+
+    def serve(self, internet, work):
+        places = [f"{address}:6881" for address in DHT_NODES]
+        log = self.start(internet, "relay", work, [sys.executable, ROOT / "bench/dht_nodes.py", *places])
+        event(log, "ready", 10)
+        self.entry = f"--dht-bootstrap={places[0]}"
+
+    def share(self, internet, work, source):
+        if last := self.processes.get("s"):
+            last.terminate()
+            last.wait(10)
+        log = Xylem.share(self, internet, work, source, "--code", self.entry)
+        self.ticket = event(log, "code", 10, dht=True)["code"]
+
+    def get(self, internet, work, out, *more):
+        return super().get(internet, work, out, self.entry, *more)
+
+
+def dht(options, pool):
+    pairs = [("port-restricted", "port-restricted")]
+    if not options.quick:
+        pairs += [("open", "port-restricted"), ("port-restricted", "open"), ("two NATs", "two NATs"), ("nft", "nft")]
+    results = run_matrix(options, CodeByDht, pairs, options.tries, pool)
+    print("\n### Codes by the DHT\n\n| offerer | taker | |\n|---|---|---|")
+    for (a, b), rows in results.items():
+        print(f"| {a} | {b} | {cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end |")
+        if not all(row["exact"] for row in rows):
+            options.wrong.append(f"dht: {a} → {b}: {[row.get('said') for row in rows if not row['exact']][0]}")
+    return [{"part": "dht", "sharer": a, "getter": b, "tries": rows} for (a, b), rows in results.items()]
+
+
 def peers(options, pool):
     places = ["open", "port-restricted", "symmetric", "no UDP"]
     pairs = [(a, b) for a in places for b in places]
@@ -429,12 +467,12 @@ def arguments():
     return options
 
 
-PARTS = {"probe": probes, "matrix": matrix, "changes": changes, "code": code, "peers": peers}
+PARTS = {"probe": probes, "matrix": matrix, "changes": changes, "code": code, "dht": dht, "peers": peers}
 
 
 def main():
     options = arguments()
-    chosen = options.parts or (["probe", "matrix", "changes"] if options.quick else list(PARTS))
+    chosen = options.parts or (["probe", "matrix", "changes", "dht"] if options.quick else list(PARTS))
     results = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: end_by(number, options))

@@ -79,6 +79,7 @@ pub(crate) struct DhtArgs {
         value_name = "HOST:PORT",
         env = "XYLEM_DHT_BOOTSTRAP",
         hide_env_values = true,
+        hide_short_help = true,
         value_delimiter = ','
     )]
     dht_bootstrap: Vec<String>,
@@ -89,9 +90,15 @@ pub(crate) struct DhtArgs {
 pub(crate) struct CodeDhtArgs {
     /// Neither list codes in the DHT of BitTorrent nor look for them there [default: `dht` in the settings, else both]
     ///
-    /// A code is listed there by its number, for ten minutes, if no relay assigns one, and looked for if for a second no
-    /// peer on the LAN and no relay has an answer. Nodes of the DHT see the addresses of both sides and the number, not the words.
-    #[arg(long, env = "XYLEM_NO_DHT", hide_env_values = true, value_parser = FalseyValueParser::new())]
+    /// A code is listed there by its number, for ten minutes, if no relay assigns one, and looked for if for half a
+    /// second no peer on the LAN and no relay has an answer. Nodes of the DHT see the addresses of both sides and the number, not the words.
+    #[arg(
+        long,
+        env = "XYLEM_NO_DHT",
+        hide_env_values = true,
+        hide_short_help = true,
+        value_parser = FalseyValueParser::new()
+    )]
     no_dht: bool,
 
     #[command(flatten)]

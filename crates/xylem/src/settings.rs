@@ -573,7 +573,7 @@ mod tests {
         let FileTable { relay, lan, map, dht, node, mailbox } = tables(&text).unwrap();
         assert!(relay.is_some_and(|uris| uris[0].parse::<Relay>().is_ok()));
         assert_eq!((lan, map), (Some(true), Some(true)));
-        assert!(dht.unwrap().bootstrap.is_some());
+        all!(dht.unwrap().0, DhtTable { bootstrap, codes });
         let (multicast, management, relay, route, strategy, ..) = all!(
             node.unwrap(),
             NodeTable {
@@ -624,6 +624,16 @@ mod tests {
     }
 
     #[test]
+    fn the_dht_is_turned_off_for_codes_in_two_forms() {
+        let of = |text: &str| tables(text).unwrap().dht.map(|dht| dht.0.codes);
+        assert_eq!(of(""), None);
+        assert_eq!(of("dht = false"), Some(Some(false)));
+        assert_eq!(of("[dht]\ncodes = false\nbootstrap = [\"h:1\"]"), Some(Some(false)));
+        assert_eq!(of("[dht]\nbootstrap = [\"h:1\"]"), Some(None));
+        assert!(tables("dht = 5").is_err());
+    }
+
+    #[test]
     fn every_table_has_settings_to_point_to() {
         for place in PLACES {
             assert!(!settings_of(place).is_empty(), "{place:?}");
@@ -648,6 +658,7 @@ mod tests {
             ("[node]\ncost = 4", "\"cost\" is not a setting here; it belongs in [[node.route]]"),
             ("[node]\nlan = false", "\"lan\" is not a setting here; it belongs above all tables"),
             ("[other]\nx = 1", "\"other\" is not a setting here; the settings here are relay, lan"),
+            ("[dht]\ncode = false", "\"code\" is not a setting here; the nearest is \"codes\""),
             ("[node", "line 1"),
             ("[mailbox]\nsize = 1", "size"),
             ("[node]\nlisten = [\"http://x\"]", "http"),

@@ -103,6 +103,7 @@ impl Person {
             .env("HOME", &self.home)
             .env("XYLEM_LISTEN", "127.0.0.1:0")
             .env("XYLEM_NO_MAP", "1")
+            .env("XYLEM_NO_DHT", "1")
             .env("XYLEM_NO_LAN", "1");
         shell.env("XYLEM_RELAY_LISTEN", "xylem://127.0.0.1:0");
         let node = format!("unix://{}", self.node.display());

@@ -26,7 +26,7 @@ const OTHER_PEERS_WAIT: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(300);
 /// Time for a peer on the LAN or a relay to answer before the DHT is asked: most codes are taken in one room, and then the
 /// DHT learns nothing. [`TURN`]: time that an address from there has beyond that.
-const LAN_FIRST: Duration = Duration::from_secs(1);
+const LAN_FIRST: Duration = Duration::from_millis(500);
 const TURN: Duration = Duration::from_secs(2);
 /// Time to wait for the other side's acknowledgement.
 const GOODBYE: Duration = Duration::from_millis(500);

@@ -248,7 +248,8 @@ fn every_event_is_one_documented_line() {
         "shared reachable mapped announced listening relaying relayed registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
          reach \
          offering done fetched getter hashing trouble skipped checkpoint cosigned contents left_out planned dry_run removing resumed flaw mended mail mail \
-         mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code code_wrong \
+         mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code \
+         code_in_dht code_wrong \
          code_ended code_taken"
     );
 }
