@@ -69,6 +69,7 @@ impl MaliciousMember {
             follow: None,
             beside: AnnounceOptions::default(),
             code: false,
+            code_dht: None,
             witnesses: Vec::new(),
             store,
         };
