@@ -1,19 +1,14 @@
 //! Codes with the real program through the DHT alone: a network of nodes on loopback, no relay, no LAN, no address named.
 
-mod common;
-#[path = "common/running.rs"]
-#[allow(dead_code, reason = "others begin it otherwise")]
-mod running;
-
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use common::{Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
+use crate::common::running::Running;
+use crate::common::{Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
 use mainline::Testnet;
-use running::Running;
 use xylem_reach::code::{
     CodeRole, MAX_PUNCHES, PUNCH_LEN, SpokenCode, meeting_key, meeting_windows,
 };

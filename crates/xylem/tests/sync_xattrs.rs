@@ -1,10 +1,9 @@
 //! Extended attributes in folders in step: `xylem sync DIR --xattrs`.
 #![cfg(target_os = "linux")]
 
-mod common;
-
-use common::syncing::Member;
-use common::{assert_exit, finish, skipped, until};
+use crate::common;
+use crate::common::syncing::Member;
+use crate::common::{assert_exit, finish, skipped, until};
 use rustix::fs::{XattrFlags, lgetxattr, lremovexattr, lsetxattr};
 use serde_json::Value;
 use std::fs;
