@@ -251,6 +251,15 @@ struct DhtSockets {
 
 impl DhtSockets {
     async fn bind(bind: Option<IpAddr>) -> io::Result<Self> {
+        let sockets = Self::bind_now(bind).await?;
+        for socket in [&sockets.v4, &sockets.v6].into_iter().flatten() {
+            // Until tokio has seen that a socket is writable, sending without a wait fails, and first datagrams are lost.
+            socket.writable().await?;
+        }
+        Ok(sockets)
+    }
+
+    async fn bind_now(bind: Option<IpAddr>) -> io::Result<Self> {
         if let Some(ip) = bind {
             let socket = Some(UdpSocket::bind((ip, 0)).await?);
             let none = None;

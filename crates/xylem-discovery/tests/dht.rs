@@ -173,6 +173,20 @@ fn wrong_answers_hide_no_content_and_stay_bounded() {
     assert!(liars.iter().any(|liar| liar.asked.load(Ordering::Relaxed)), "liars were asked");
 }
 
+/// The very first datagram leaves: a silent first node gets both that are meant for it. Otherwise every first lookup waits
+/// for the time-out of datagrams that were never sent.
+#[test]
+fn first_datagrams_are_not_lost() {
+    let silent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let mut dht = client(&[silent.local_addr().unwrap().to_string()]);
+    let (events, failed) = put(&mut dht, DhtQuestion::Find(dht_key(&root(1))));
+    assert!(events.is_empty() && failed.is_some(), "{events:?} {failed:?}");
+    silent.set_nonblocking(true).unwrap();
+    let mut buffer = [0; 2_048];
+    let received = std::iter::from_fn(|| silent.recv_from(&mut buffer).ok()).count();
+    assert_eq!(received, 2);
+}
+
 /// A cold start from nodes of an earlier run; and from nodes that are all gone, with one other named.
 #[test]
 fn a_cold_start_needs_no_fixed_node() {
