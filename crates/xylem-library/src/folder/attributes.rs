@@ -65,10 +65,16 @@ impl ExtendedAttributes {
     }
 }
 
+/// Names of the namespace to which systems give a meaning: layers of overlayfs, owners and modes as seen in containers and
+/// in QEMU's guests. A member could change what another one's container or guest sees.
+const WITH_MEANING: [&[u8]; 4] =
+    [b"user.overlay.", b"user.containers.", b"user.fuseoverlayfs.", b"user.virtfs."];
+
 /// Returns whether an attribute of this name is exchanged.
 fn is_attribute_name(name: &[u8]) -> bool {
     name.strip_prefix(NAMESPACE).is_some_and(|rest| !rest.is_empty() && !rest.contains(&0))
         && name.len() <= MAX_ATTRIBUTE_NAME
+        && !WITH_MEANING.iter().any(|with| name.starts_with(with))
 }
 
 /// What a scan knows about the attributes that a path has on the disk.

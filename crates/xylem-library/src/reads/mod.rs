@@ -289,6 +289,9 @@ impl ReadsShared {
                 // No Interest is left that would take over the open file.
                 state.open.retain(|(_, open)| open.number() != read.file.number());
             }
+            if growths != state.growths {
+                read.file.forget_end();
+            }
             let nodes = read.file.kind() == ReadKind::GrowingNodes && growths != state.growths;
             // Nodes that were not written yet may be by now.
             let bytes = bytes.map(|bytes| match nodes && !are_all_written(&bytes) {

@@ -50,12 +50,14 @@ impl GrowingRead {
     /// To be called when more was written: forgets where the file ended, and nodes that were not written then.
     pub(crate) fn grew(&self) {
         let OpenFile { shared, number, .. } = &*self.open;
-        self.open.there().meta = None;
         let mut state = shared.state();
         state.growths += 1;
         if self.open.kind == ReadKind::GrowingNodes {
             state.keep(|held| held.file != *number || are_all_written(&held.bytes));
         }
+        drop(state);
+        // After the count: a thread that read before compares it, and forgets the end that it has found.
+        self.open.forget_end();
     }
 }
 
@@ -154,6 +156,11 @@ impl OpenFile {
     fn there(&self) -> MutexGuard<'_, ThreadResults> {
         // A poisoned lock is safe to use: nothing panics half-way through a change.
         self.there.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets where the file ended.
+    pub(super) fn forget_end(&self) {
+        self.there().meta = None;
     }
 
     /// Reads on a thread of its own, and blocks as long as that takes. Returns fewer bytes at the end of the file.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
+use std::path::Path;
 
 use super::{ExtendedAttributes, SeenAttributes, on_disk};
 use crate::folder::apply::Applied;
@@ -56,12 +57,15 @@ impl AttributeScan {
         None
     }
 
-    /// Records why the attributes of a path cannot be read or set.
-    pub(in crate::folder) fn fail(&mut self, path: &[u8], e: &io::Error) {
+    /// Records why the attributes of a path of the folder at `root` cannot be read or set.
+    pub(in crate::folder) fn fail(&mut self, root: &Path, path: &[u8], e: &io::Error) {
+        // Another file system may be mounted at one of the folder's directories.
+        let is_whole =
+            |e: &io::Error| e.kind() == io::ErrorKind::Unsupported && on_disk::read(root).is_err();
         match e.kind() {
             // The next scan finds out.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
-            io::ErrorKind::Unsupported => self.whole = Some(e.to_string()),
+            _ if is_whole(e) => self.whole = Some(e.to_string()),
             _ if self.failed.len() >= MAX_FAILED => {}
             _ => self.failed.push((path.to_vec(), e.to_string())),
         }
@@ -111,7 +115,7 @@ impl SyncFolder {
                 scan.count(these).map_or(SeenAttributes::Unreadable, SeenAttributes::These)
             }
             Err(e) => {
-                scan.fail(path, &e);
+                scan.fail(&self.root, path, &e);
                 SeenAttributes::Unreadable
             }
         }
@@ -140,7 +144,7 @@ impl SyncFolder {
                 item.unapplied = false;
                 scan.placed.push(path.to_vec());
             }
-            Err(e) => scan.fail(path, &e),
+            Err(e) => scan.fail(&self.root, path, &e),
         }
     }
 
@@ -196,7 +200,7 @@ impl SyncFolder {
                 }
                 Err(e) => {
                     let mut failed = AttributeScan::default();
-                    failed.fail(&path, &e);
+                    failed.fail(&self.root, &path, &e);
                     let whole = failed.whole.map(|why| (WHOLE.to_vec(), why));
                     for (path, why) in failed.failed.into_iter().chain(whole) {
                         self.obstacles.note(&path, ObstacleKind::Attributes, why, now_ms);
@@ -220,6 +224,12 @@ impl SyncFolder {
                 return Ok(PlacedAttributes::Changed(there));
             }
             on_disk::write(&at, &there, wanted)?;
+            // Else the next scan would take what the disk made of them for a change by the user.
+            if on_disk::read(&at)? != *wanted {
+                return Err(io::Error::other(
+                    "this disk keeps other extended attributes than it gets",
+                ));
+            }
             Ok(PlacedAttributes::Done)
         })
     }
