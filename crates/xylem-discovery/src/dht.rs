@@ -20,16 +20,13 @@ use xylem_dht::{
 };
 use xylem_reach::names::{DHT_KEY_LEN, NewestRoot};
 
+use crate::nodes::{MAX_KEPT_NODES, nodes_to_keep};
 use crate::{DiscoveryError, Wake};
 
 /// Most questions in progress, or ended and not polled yet.
 pub const MAX_QUESTIONS: usize = 8;
 /// Most events that wait; beyond that, addresses and values are dropped.
 const MAX_WAITING: usize = 256;
-/// Most nodes remembered for the next start.
-const MAX_NODES: usize = 32;
-/// Most of them that are IPv6 nodes.
-const MAX_NODES_V6: usize = 8;
 /// Longest datagram that is received whole.
 const MAX_DATAGRAM: usize = 4_096;
 /// Datagrams received between two looks at timers and questions.
@@ -306,7 +303,8 @@ impl<'a> DhtDriver<'a> {
         shared: &'a Mutex<DhtShared>,
         wake: &'a Wake,
     ) -> Self {
-        let mut bootstrap: Vec<_> = options.remembered.iter().take(MAX_NODES).copied().collect();
+        let mut bootstrap: Vec<_> =
+            options.remembered.iter().take(MAX_KEPT_NODES).copied().collect();
         let has_more = options.bootstrap.is_none() && !bootstrap.is_empty();
         match &options.bootstrap {
             Some(named) => bootstrap.extend(resolve(named.iter().map(String::as_str))),
@@ -376,11 +374,7 @@ impl<'a> DhtDriver<'a> {
                 LookupKind::Put(item, None)
             }
             DhtQuestion::Nodes => {
-                let (mut nodes, mut v4): (Vec<_>, Vec<_>) =
-                    self.client.known_nodes(MAX_NODES).into_iter().partition(SocketAddr::is_ipv6);
-                nodes.truncate(MAX_NODES_V6);
-                v4.truncate(MAX_NODES - nodes.len());
-                nodes.extend(v4);
+                let nodes = nodes_to_keep(self.client.known_nodes(MAX_KEPT_NODES));
                 self.emit(DhtEvent::Nodes(nodes));
                 return Ok(None);
             }

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 
 use crate::dht::{WELL_KNOWN, resolve};
+use crate::nodes::MAX_KEPT_NODES;
 use crate::{DhtOptions, Wake};
 
 /// Looks names up on a thread of its own, as that may take seconds. Addresses and remembered nodes need none.
@@ -24,7 +25,7 @@ enum FirstNodesState {
 impl FirstNodes {
     /// Begins to look up what has to be; `wake` is called when it is known.
     pub fn new(options: &DhtOptions, wake: Wake) -> Self {
-        let remembered = options.remembered.clone();
+        let remembered: Vec<_> = options.remembered.iter().take(MAX_KEPT_NODES).copied().collect();
         let has_more = options.bootstrap.is_none() && !remembered.is_empty();
         let named = match &options.bootstrap {
             Some(named) => named.clone(),
@@ -35,7 +36,8 @@ impl FirstNodes {
         let numbers: Option<Vec<SocketAddr>> = named.iter().map(|name| name.parse().ok()).collect();
         match numbers {
             Some(numbers) => {
-                let all = remembered.into_iter().chain(numbers).collect();
+                // What the user names comes first: the client takes only so many.
+                let all = numbers.into_iter().chain(remembered).collect();
                 made.state = FirstNodesState::Known(all);
             }
             None => made.look_up(remembered, named),
@@ -62,7 +64,7 @@ impl FirstNodes {
         match std::mem::replace(&mut self.state, FirstNodesState::Taken) {
             FirstNodesState::Known(all) => Some(all),
             FirstNodesState::LooksUp(known, told) => match told.try_recv() {
-                Ok(found) => Some(known.into_iter().chain(found).collect()),
+                Ok(found) => Some(found.into_iter().chain(known).collect()),
                 Err(TryRecvError::Disconnected) => Some(known),
                 Err(TryRecvError::Empty) => {
                     self.state = FirstNodesState::LooksUp(known, told);

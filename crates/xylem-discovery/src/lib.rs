@@ -23,7 +23,7 @@ pub use dht::{
 pub use first_nodes::FirstNodes;
 pub use gateway::default_gateway;
 pub use lan::{Lan, LanFound};
-pub use nodes::{is_local, keep_nodes, known_nodes};
+pub use nodes::{MAX_KEPT_NODES, is_local, keep_nodes, known_nodes, nodes_to_keep};
 pub use portmap::{MapEvent, PortMap, PortMapOptions, Protocol, RouterMapping};
 
 /// Called on any thread when a handle has an event.

@@ -7,6 +7,10 @@ use std::path::Path;
 
 use crate::DhtOptions;
 
+/// Most nodes that are remembered for the next run.
+pub const MAX_KEPT_NODES: usize = 32;
+/// Most of them that have IPv6 addresses.
+const MAX_KEPT_V6: usize = 8;
 /// Most bytes of the file that are used. 32 nodes take half of it at most.
 const MAX_FILE: u64 = 4096;
 
@@ -26,6 +30,15 @@ pub fn is_local(options: &DhtOptions) -> bool {
     let named = options.bootstrap.iter().flatten().map(|node| node.parse::<SocketAddr>().ok());
     let mut all = named.chain(options.remembered.iter().copied().map(Some)).peekable();
     all.peek().is_some() && all.all(|node| node.is_some_and(|node| node.ip().is_loopback()))
+}
+
+/// Chooses the nodes to remember, of both families.
+pub fn nodes_to_keep(nodes: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    let (mut kept, mut v4): (Vec<_>, Vec<_>) = nodes.into_iter().partition(SocketAddr::is_ipv6);
+    kept.truncate(MAX_KEPT_V6);
+    v4.truncate(MAX_KEPT_NODES.saturating_sub(kept.len()));
+    kept.extend(v4);
+    kept
 }
 
 /// Saves nodes for the next run. A failure only slows the next start.

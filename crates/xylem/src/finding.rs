@@ -91,7 +91,8 @@ pub(crate) struct CodeDhtArgs {
     /// Neither list codes in the DHT of BitTorrent nor look for them there [default: `dht` in the settings, else both]
     ///
     /// A code is listed there by its number, for ten minutes, if no relay assigns one, and looked for if for half a
-    /// second no peer on the LAN and no relay has an answer. Nodes of the DHT see the addresses of both sides and the number, not the words.
+    /// second no peer on the LAN has an answer, and for 2.5 s no relay. What is public (--public, b3:HASH,
+    /// @PUBLISHER/NAME) is refused without the DHT. Nodes of the DHT see the addresses of both sides and the number, not the words.
     #[arg(
         long,
         env = "XYLEM_NO_DHT",
@@ -170,7 +171,18 @@ impl CodeDhtArgs {
         wanted.then(|| self.dht.start(&settings)).transpose()
     }
 
-    /// The same, with the nodes that the store knows.
+    /// How what is public uses the DHT.
+    fn of_public(&self, common: &Common) -> Result<DhtStart, CommandFailure> {
+        let settings = discovery_settings(common)?;
+        if self.no_dht || !settings.dht {
+            let what = "the DHT is turned off (--no-dht, XYLEM_NO_DHT or `dht = false` in the settings), and --public, \
+                        b3:HASH and @PUBLISHER/NAME need it";
+            return Err(CommandFailure::new(Exit::Usage, what));
+        }
+        self.dht.start(&settings)
+    }
+
+    /// The same as [`CodeDhtArgs::of_codes`], with the nodes that the store knows.
     pub(crate) fn with_store(&self, common: &Common) -> Result<Option<CodeDht>, CommandFailure> {
         let Some(start) = self.of_codes(common)? else { return Ok(None) };
         Ok(Some(CodeDht::new(start, &common.store()?)))
@@ -197,7 +209,7 @@ impl AnnounceArgs {
     #[cfg(unix)]
     pub(crate) fn of_service(public: bool, near: &NearArgs, dht: &DhtArgs) -> Self {
         // It shows no codes.
-        let dht = CodeDhtArgs { no_dht: true, dht: dht.clone() };
+        let dht = CodeDhtArgs { no_dht: false, dht: dht.clone() };
         Self { public, near: near.clone(), dht }
     }
 
@@ -219,7 +231,7 @@ impl AnnounceArgs {
     /// What to announce, and where.
     pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, CommandFailure> {
         let Self { public, near, dht } = self;
-        let public = public.then(|| dht.dht.start(&discovery_settings(common)?)).transpose()?;
+        let public = public.then(|| dht.of_public(common)).transpose()?;
         Ok(AnnounceOptions { public, ..near.options(common)? })
     }
 }
@@ -242,7 +254,7 @@ impl FindArgs {
         text: &str,
         common: &Common,
     ) -> Result<AnnounceOptions, CommandFailure> {
-        let public = is_public(text).then(|| self.dht.dht.start(&discovery_settings(common)?));
+        let public = is_public(text).then(|| self.dht.of_public(common));
         let (lan, map) = (self.lan(common)?, map.map(common)?);
         Ok(AnnounceOptions { lan, map, public: public.transpose()? })
     }
@@ -310,7 +322,7 @@ impl FindArgs {
         }
         let options = PublicOptions {
             wanted,
-            dht: self.dht.dht.start(&discovery_settings(common)?)?,
+            dht: self.dht.of_public(common)?,
             links: shape.links(),
             give_up,
             store: common.store()?,

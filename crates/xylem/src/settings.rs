@@ -51,13 +51,15 @@ pub(crate) struct DiscoverySettings {
     pub(crate) map: bool,
     /// Where to enter the DHT.
     pub(crate) bootstrap: Option<Vec<String>>,
-    /// Whether codes use the DHT.
+    /// Whether the DHT may be used at all.
+    pub(crate) dht: bool,
+    /// Whether codes use it.
     pub(crate) code_dht: bool,
 }
 
 impl Default for DiscoverySettings {
     fn default() -> Self {
-        Self { lan: true, map: true, bootstrap: None, code_dht: true }
+        Self { lan: true, map: true, bootstrap: None, dht: true, code_dht: true }
     }
 }
 
@@ -67,9 +69,13 @@ impl Default for DiscoverySettings {
 /// As of [`read`].
 pub(crate) fn finding(path: &Path) -> Result<DiscoverySettings, String> {
     let FileTable { lan, map, dht, .. } = file(path)?;
-    let DhtTable { bootstrap, codes } = dht.map(|DhtSetting(table)| table).unwrap_or_default();
+    let (dht, DhtTable { bootstrap, codes }) = match dht {
+        Some(DhtSetting::Whole(wanted)) => (wanted, DhtTable::default()),
+        Some(DhtSetting::Table(table)) => (true, table),
+        None => (true, DhtTable::default()),
+    };
     let (lan, map) = (lan.unwrap_or(true), map.unwrap_or(true));
-    Ok(DiscoverySettings { lan, map, bootstrap, code_dht: codes.unwrap_or(true) })
+    Ok(DiscoverySettings { lan, map, bootstrap, dht, code_dht: dht && codes.unwrap_or(true) })
 }
 
 /// Parses a whole settings file. So a mistake anywhere is reported by the first command that reads it, even if it needs
@@ -146,8 +152,11 @@ struct DhtTable {
     codes: Option<bool>,
 }
 
-/// `dht = false`, which is short for `codes = false` in its table, or the table.
-struct DhtSetting(DhtTable);
+/// `dht = false`, or the table.
+enum DhtSetting {
+    Whole(bool),
+    Table(DhtTable),
+}
 
 impl<'de> Deserialize<'de> for DhtSetting {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -159,12 +168,12 @@ impl<'de> Deserialize<'de> for DhtSetting {
                 f.write_str("true, false or a table")
             }
 
-            fn visit_bool<E>(self, codes: bool) -> Result<DhtSetting, E> {
-                Ok(DhtSetting(DhtTable { bootstrap: None, codes: Some(codes) }))
+            fn visit_bool<E>(self, wanted: bool) -> Result<DhtSetting, E> {
+                Ok(DhtSetting::Whole(wanted))
             }
 
             fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<DhtSetting, M::Error> {
-                DhtTable::deserialize(MapAccessDeserializer::new(map)).map(DhtSetting)
+                DhtTable::deserialize(MapAccessDeserializer::new(map)).map(DhtSetting::Table)
             }
         }
         deserializer.deserialize_any(EitherForm)
@@ -573,7 +582,8 @@ mod tests {
         let FileTable { relay, lan, map, dht, node, mailbox } = tables(&text).unwrap();
         assert!(relay.is_some_and(|uris| uris[0].parse::<Relay>().is_ok()));
         assert_eq!((lan, map), (Some(true), Some(true)));
-        all!(dht.unwrap().0, DhtTable { bootstrap, codes });
+        let Some(DhtSetting::Table(table)) = dht else { panic!("a table") };
+        all!(table, DhtTable { bootstrap, codes });
         let (multicast, management, relay, route, strategy, ..) = all!(
             node.unwrap(),
             NodeTable {

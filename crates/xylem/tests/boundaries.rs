@@ -68,6 +68,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-carriers",
             "xylem-store",
             "xylem-reach",
+            "xylem-dht",
             "xylem-library",
             "xylem-sockets",
         ],

@@ -111,7 +111,7 @@ fn a_code_alone_brings_the_file() {
 fn a_taker_waits_for_an_offerer_that_is_not_listed_yet() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
     let (share, code) = share(dir.path(), b"content", &net.bootstrap);
-    // Nobody shows this one, which the DHT says.
+    // No peer shows this one.
     let other = SpokenCode::draw(number(&code) ^ 1, &[1; 32]).to_string();
     let output = get(dir.path(), "bob", &net.bootstrap, &[&other]);
     assert_exit(&output, 3);
@@ -155,7 +155,7 @@ fn a_listed_victim_gets_ten_small_datagrams() {
     assert!(later.len() <= usize::from(MAX_PUNCHES), "{later:?}");
 }
 
-/// Nothing answers at the first nodes: the code is shown all the same, and a taker learns why it finds nobody.
+/// Nothing answers at the first nodes: the code is shown all the same, and a taker learns why it finds no peer.
 #[test]
 fn a_dht_without_answers_delays_no_code() {
     let dir = tempfile::tempdir().unwrap();

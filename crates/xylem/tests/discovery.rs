@@ -22,7 +22,7 @@ fn testnet(count: usize) -> Testnet {
 
 fn share(path: &Path, store: &Path, bootstrap: &[String], more: &[&str]) -> Share {
     let mut command = xylem(store);
-    command.env("XYLEM_DHT_BOOTSTRAP", bootstrap.join(","));
+    command.env_remove("XYLEM_NO_DHT").env("XYLEM_DHT_BOOTSTRAP", bootstrap.join(","));
     let more: Vec<&str> = ["--public"].iter().chain(more).copied().collect();
     let share = Share::run(command, path, &more);
     until("it is announced", || !share.told("announced").is_empty());
@@ -31,7 +31,10 @@ fn share(path: &Path, store: &Path, bootstrap: &[String], more: &[&str]) -> Shar
 
 fn get(store: &Path, into: &Path, bootstrap: &[String], arguments: &[&str]) -> Output {
     let mut command = xylem(store);
-    command.env("XYLEM_DHT_BOOTSTRAP", bootstrap.join(",")).stdin(Stdio::null());
+    command
+        .env_remove("XYLEM_NO_DHT")
+        .env("XYLEM_DHT_BOOTSTRAP", bootstrap.join(","))
+        .stdin(Stdio::null());
     command.arg("get").args(arguments).arg("-o").arg(into);
     finish(command)
 }
@@ -74,6 +77,7 @@ fn public_content_is_found_by_hash_or_publisher_and_name() {
     fs::remove_file(dir.path().join("got0")).unwrap();
     let mut command = xylem(&dir.path().join("b"));
     command.args(["get", &format!("b3:{}", sum(&source)), "-o"]).arg(dir.path().join("got0"));
+    command.env_remove("XYLEM_NO_DHT");
     let output = finish(command);
     assert_exit(&output, 0);
 }
@@ -143,7 +147,10 @@ fn a_peer_that_never_answers_gives_up_its_place() {
         }
     });
     let mut command = xylem(&dir.path().join("b"));
-    command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(",")).stdin(Stdio::null());
+    command
+        .env_remove("XYLEM_NO_DHT")
+        .env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(","))
+        .stdin(Stdio::null());
     let into = dir.path().join("got");
     command.args(["get", &format!("b3:{hash}"), "--timeout", "60", "-o"]).arg(&into);
     let mut getting = Killed(command.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
@@ -203,7 +210,7 @@ fn every_public_publication_within_the_limit_is_answered() {
     let made = |n| file(dir.path(), &format!("f{n:03}"), content(n).as_bytes());
     let sources: Vec<PathBuf> = (0..=MOST).map(made).collect();
     let mut command = xylem(&dir.path().join("a"));
-    command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(","));
+    command.env_remove("XYLEM_NO_DHT").env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(","));
     let (last, others) = sources.split_last().unwrap();
     let more = ["--public"].into_iter().chain(others.iter().map(|path| common::text(path)));
     let share = Share::run(command, last, &more.collect::<Vec<_>>());
@@ -242,7 +249,7 @@ fn content_that_is_not_public_is_not_found() {
     let (net, dir) = (testnet(10), tempfile::tempdir().unwrap());
     let source = file(dir.path(), "source", b"private");
     let mut command = xylem(&dir.path().join("a"));
-    command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(","));
+    command.env_remove("XYLEM_NO_DHT").env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(","));
     let share = Share::run(command, &source, &[]);
     let asked = format!("b3:{}", sum(&source));
     // An entry in the DHT made by another machine: the address is right, but the dial by the hash has no answer.
@@ -383,7 +390,10 @@ fn after_a_peer_without_the_content_the_next_is_asked() {
             fs::remove_file(&bad).unwrap();
         }
         let mut command = xylem(&dir.path().join("c"));
-        command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(",")).stdin(Stdio::null());
+        command
+            .env_remove("XYLEM_NO_DHT")
+            .env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(","))
+            .stdin(Stdio::null());
         let into = dir.path().join("got");
         command.args(["--json", "get", &format!("b3:{hash}"), "--timeout", "12", "-o"]).arg(&into);
         let mut getting = Killed(command.stdout(Stdio::piped()).spawn().unwrap());
@@ -538,7 +548,10 @@ fn a_seed_is_found_in_the_dht_without_its_publisher() {
     let asked = format!("b3:{}", sum(&source));
     let sharer = share(&source, &dir.path().join("a"), &net.bootstrap, &[]);
     let mut command = xylem(&dir.path().join("s"));
-    command.env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(",")).stdin(Stdio::null());
+    command
+        .env_remove("XYLEM_NO_DHT")
+        .env("XYLEM_DHT_BOOTSTRAP", net.bootstrap.join(","))
+        .stdin(Stdio::null());
     command.args(["get", "--seed", "--listen", "127.0.0.1:0", &asked, "-o"]);
     command.arg(dir.path().join("seeded")).stdout(Stdio::null()).stderr(Stdio::null());
     let _seed = Killed(command.spawn().unwrap());

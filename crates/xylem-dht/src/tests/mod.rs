@@ -195,7 +195,7 @@ fn a_silent_family_delays_few_lookups() {
     assert!(world.sent[&silent] <= 16, "{} datagrams", world.sent[&silent]);
 }
 
-/// A network that is smaller than an entry wants, one of whose first nodes is silent. The first lookup began when the
+/// A network that is smaller than an entry wants, with a silent node among its first ones. The first lookup began when the
 /// silent one had been waited for, a second.
 #[test]
 fn a_silent_first_node_delays_no_first_lookup() {

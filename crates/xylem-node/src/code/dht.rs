@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
-use xylem_discovery::{DhtOptions, FirstNodes, Wake, is_local, keep_nodes, known_nodes};
+use xylem_discovery::{
+    DhtOptions, FirstNodes, MAX_KEPT_NODES, Wake, is_local, keep_nodes, known_nodes, nodes_to_keep,
+};
 use xylem_engine::{Engine, wall_clock};
 use xylem_library::keys;
 use xylem_reach::code::{
@@ -15,9 +17,6 @@ use xylem_reach::code::{
 };
 
 use crate::discovery::DhtStart;
-
-/// Nodes remembered for the next run.
-const MAX_NODES: usize = 32;
 
 /// How codes use the DHT.
 #[derive(Clone, Debug)]
@@ -36,7 +35,8 @@ struct DhtEntry {
     near: bool,
     store: PathBuf,
     wake: Wake,
-    entered: bool,
+    /// When it was entered.
+    entered: Option<Duration>,
 }
 
 impl DhtEntry {
@@ -46,7 +46,7 @@ impl DhtEntry {
         // If waking fails, the loop looks again soon anyway.
         let wake: Wake = Arc::new(move || drop(waker.as_ref().map(|waker| waker.wake())));
         let (near, store) = (is_local(&options), how.store.clone());
-        Self { options, first: None, near, store, wake, entered: false }
+        Self { options, first: None, near, store, wake, entered: None }
     }
 
     /// Enters once the first nodes are known. Returns whether it has done so now.
@@ -59,7 +59,7 @@ impl DhtEntry {
             Some(dht) => dht.set_bootstrap(nodes),
             None => engine.enter_dht(nodes, seed),
         }
-        self.entered = true;
+        self.entered = self.entered.or(Some(engine.now()));
         true
     }
 
@@ -70,7 +70,7 @@ impl DhtEntry {
 
     fn leave(&self, engine: &mut Engine) {
         if let Some(dht) = engine.dht() {
-            keep_nodes(&self.store, &dht.known_nodes(MAX_NODES));
+            keep_nodes(&self.store, &nodes_to_keep(dht.known_nodes(MAX_KEPT_NODES)));
         }
         engine.leave_dht();
     }
@@ -109,9 +109,10 @@ fn add(engine: &mut Engine, peers: Vec<SocketAddr>) -> bool {
     fresh.count() > 0
 }
 
-/// Times for the check that a number is free: in all, and until the first node answers. A code is shown after that in any
-/// case: two codes with one number differ in their words.
+/// Times for the check that a number is free: in all, for the names of the first nodes, and then until one answers. A code
+/// is shown after that in any case: two codes with one number differ in their words.
 const CHECK: Duration = Duration::from_secs(3);
+const FIRST_NAMES: Duration = Duration::from_millis(1_500);
 const FIRST_ANSWER: Duration = Duration::from_millis(500);
 /// Most numbers that are drawn.
 const MAX_DRAWS: u8 = 4;
@@ -131,8 +132,8 @@ pub(super) struct OfferMeeting {
     checks: Vec<LookupId>,
     taken: bool,
     draws: u8,
-    /// Whether the time for the first answer is over.
-    late: bool,
+    /// When the check ends, as it was reckoned last.
+    check_until: Duration,
     announcing: Option<LookupId>,
     /// When to announce; `None`: it is announced.
     announce_at: Option<Duration>,
@@ -141,6 +142,8 @@ pub(super) struct OfferMeeting {
     /// When takers are looked up; `None`: their nodes are known, and are polled.
     seek_at: Option<Duration>,
     poll_at: Duration,
+    /// Whether it was reported that the DHT does not take the announcement.
+    warned: bool,
 }
 
 impl OfferMeeting {
@@ -157,12 +160,13 @@ impl OfferMeeting {
             checks: Vec::new(),
             taken: false,
             draws: 1,
-            late: false,
+            check_until: now,
             announcing: None,
             announce_at: Some(now),
             seeks: Vec::new(),
             seek_at: Some(now),
             poll_at: now,
+            warned: false,
         })
     }
 
@@ -184,15 +188,18 @@ impl OfferMeeting {
             self.begin_check(engine);
             return None;
         }
-        self.late = engine.now() >= self.began + FIRST_ANSWER;
-        let limit = if has_answers(engine) { CHECK } else { FIRST_ANSWER };
-        let is_checked = self.entry.entered && self.checks.is_empty();
-        (is_checked || engine.now() >= self.began + limit).then_some(self.number)
+        self.check_until = match self.entry.entered {
+            _ if has_answers(engine) => self.began + CHECK,
+            Some(entered) => entered + FIRST_ANSWER,
+            None => self.began + FIRST_NAMES,
+        };
+        let is_checked = self.entry.entered.is_some() && self.checks.is_empty();
+        (is_checked || engine.now() >= self.check_until).then_some(self.number)
     }
 
     /// When [`OfferMeeting::check`] is due.
     pub(super) fn check_timeout(&self) -> Duration {
-        if self.late { self.began + CHECK } else { self.began + FIRST_ANSWER }
+        self.check_until
     }
 
     fn begin_check(&mut self, engine: &mut Engine) {
@@ -209,8 +216,8 @@ impl OfferMeeting {
         has_answers(engine)
     }
 
-    /// Announces the code, looks for takers, and has their addresses punched. Returns whether the DHT, which has
-    /// answered, does not take the announcement.
+    /// Announces the code, looks for takers, and has their addresses punched. Returns whether to report
+    /// that the DHT, which has answered, does not take the announcement.
     pub(super) fn poll(&mut self, engine: &mut Engine) -> bool {
         self.entry.poll(engine);
         let (now, mut failed) = (engine.now(), false);
@@ -224,14 +231,18 @@ impl OfferMeeting {
                     if end.error.is_some() {
                         self.entry.more();
                         self.announce_at = Some(now + ANNOUNCE_AGAIN);
-                        failed = end.answered > 0;
+                        failed = end.answered > 0 && !std::mem::replace(&mut self.warned, true);
                     }
                 }
                 DhtEvent::Done(id, _) => self.seeks.retain(|seek| *seek != id),
+                // Another network, or another port of the NAT: the address that is listed is an old one.
+                DhtEvent::Observed if self.announcing.is_none() => {
+                    self.announce_at = self.announce_at.or(Some(now + POLL));
+                }
                 _ => {}
             }
         }
-        if !self.entry.entered {
+        if self.entry.entered.is_none() {
             return false;
         }
         if self.announce_at.is_some_and(|at| at <= now) {
@@ -266,7 +277,7 @@ impl OfferMeeting {
     /// When [`OfferMeeting::poll`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         let due = [self.announce_at, self.seek_at.or(Some(self.poll_at))];
-        due.into_iter().flatten().min().filter(|_| self.entry.entered)
+        due.into_iter().flatten().min().filter(|_| self.entry.entered.is_some())
     }
 
     /// Ends it: nothing is sent any more.
@@ -354,7 +365,7 @@ impl TakeMeeting {
                 _ => {}
             }
         }
-        if self.entry.entered && self.ask_at.is_some_and(|at| at <= now) {
+        if self.entry.entered.is_some() && self.ask_at.is_some_and(|at| at <= now) {
             self.ask(engine);
         }
         let Some(punching) = engine.code_punching() else { return Vec::new() };
@@ -385,7 +396,7 @@ impl TakeMeeting {
     /// Whether the peer may still be found.
     pub(super) fn is_hopeful(&self, now: Duration) -> bool {
         let until = match self.found {
-            _ if !self.entry.entered => self.began + NAMES,
+            _ if self.entry.entered.is_none() => self.began + NAMES,
             _ if self.is_alone => return false,
             Some(found) => found + ANSWERED,
             None => self.began + LISTED,
@@ -402,7 +413,7 @@ impl TakeMeeting {
     pub(super) fn poll_timeout(&self, now: Duration) -> Option<Duration> {
         let found = self.found.map(|found| found + ANSWERED);
         let ends = [Some(self.began + NAMES), Some(self.began + LISTED), found];
-        let asks = self.ask_at.filter(|_| self.entry.entered);
+        let asks = self.ask_at.filter(|_| self.entry.entered.is_some());
         ends.into_iter().flatten().filter(|at| *at > now).chain(asks).min()
     }
 

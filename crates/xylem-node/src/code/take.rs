@@ -25,7 +25,7 @@ const OTHER_PEERS_WAIT: Duration = Duration::from_secs(1);
 /// Pause before a busy peer is asked again.
 const AGAIN: Duration = Duration::from_millis(300);
 /// Time for a peer on the LAN or a relay to answer before the DHT is asked: most codes are taken in one room, and then the
-/// DHT learns nothing. [`TURN`]: time that an address from there has beyond that.
+/// DHT learns nothing of the taker. [`TURN`]: time that an address from there has beyond that.
 const LAN_FIRST: Duration = Duration::from_millis(500);
 const TURN: Duration = Duration::from_secs(2);
 /// Time to wait for the other side's acknowledgement.
@@ -284,8 +284,7 @@ impl CodeClient<'_> {
     /// Asks the DHT once it is its turn, and dials what it lists and what answers.
     fn ask_dht(&mut self, engine: &mut Engine, now: Duration) {
         let due = self.dht_due().is_some_and(|due| due <= now);
-        let waits = self.taken.is_none() && self.tries.is_empty();
-        if let Some((_, how)) = self.dht_at.take_if(|_| due && waits) {
+        if let Some((_, how)) = self.dht_at.take_if(|_| due) {
             (self.on_event)(Event::Code(CodeEvent::InDht));
             self.dht = Some(TakeMeeting::new(engine, how, self.code.number()));
         }
@@ -299,6 +298,10 @@ impl CodeClient<'_> {
     /// When the DHT is asked, if it is to be.
     fn dht_due(&self) -> Option<Duration> {
         let (at, _) = self.dht_at?;
+        // A peer near by tries the code, is busy with another try, or has sent its content.
+        if self.taken.is_some() || !self.tries.is_empty() || !self.again.is_empty() {
+            return None;
+        }
         // A peer that the LAN or a relay has listed has its turn first.
         Some(if self.dialled.is_empty() { at } else { at + TURN })
     }

@@ -94,7 +94,7 @@ impl MailServer {
 
     /// Goes on with the streams for which the thread has done its work.
     pub(crate) fn poll(&mut self, engine: &mut Engine, on_event: &mut dyn FnMut(Event)) {
-        let was_full = !self.has_room();
+        let mut was_full = !self.has_room();
         while let Some((at, done)) = self.disk.as_mut().and_then(MailDisk::take_done) {
             let usable = self.take_done(at, done, on_event);
             match usable {
@@ -105,6 +105,7 @@ impl MailServer {
                     }
                 }
             }
+            was_full |= !self.has_room();
         }
         if was_full && self.has_room() {
             let waiting: Vec<_> = self.streams.keys().copied().collect();

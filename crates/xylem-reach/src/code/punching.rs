@@ -29,14 +29,13 @@ const MAX_LISTED: usize = 64;
 const MAX_OTHERS: usize = 64;
 /// Time after which one of them makes room for another.
 const FORGET_OTHERS: Duration = Duration::from_secs(60);
-/// Pauses after the datagrams that are sent unasked. The rest of [`MAX_PUNCHES`] is for answers.
-const PAUSES: [Duration; 6] = [
+/// Pauses between the datagrams that are sent unasked. The rest of [`MAX_PUNCHES`] is for answers.
+const PAUSES: [Duration; 5] = [
     Duration::from_millis(150),
     Duration::from_millis(350),
     Duration::from_millis(700),
     Duration::from_millis(1_300),
     Duration::from_millis(2_000),
-    Duration::from_millis(1_000),
 ];
 
 const TOKEN: usize = 8;
@@ -101,12 +100,13 @@ impl CodePunching {
     /// Adds an address that the DHT lists for the other side. Returns whether it is new.
     pub fn add(&mut self, now: Duration, at: SocketAddr) -> bool {
         let at = canonical(at);
+        let has_room = self.listed() < MAX_LISTED;
         if let Some(known) = self.peers.iter_mut().find(|peer| peer.at == at) {
-            let fresh = !known.listed;
-            known.listed = true;
+            let fresh = has_room && !known.listed;
+            known.listed |= fresh;
             return fresh;
         }
-        let fresh = self.peers.iter().filter(|peer| peer.listed).count() < MAX_LISTED;
+        let fresh = has_room;
         if fresh {
             self.peers.push(PunchedAddress::new(at, now, true));
         }
@@ -174,9 +174,8 @@ impl CodePunching {
             return self.poll_transmit(now);
         }
         if !answers {
-            let pause = PAUSES.get(peer.unasked).copied().unwrap_or_default();
+            peer.next = PAUSES.get(peer.unasked).map(|pause| now.saturating_add(*pause));
             peer.unasked = peer.unasked.saturating_add(1);
-            peer.next = (peer.unasked < PAUSES.len()).then(|| now.saturating_add(pause));
         }
         let theirs = peer.theirs;
         let mut salt = PunchToken::default();
