@@ -635,11 +635,16 @@ mod tests {
 
     #[test]
     fn the_dht_is_turned_off_for_codes_in_two_forms() {
-        let of = |text: &str| tables(text).unwrap().dht.map(|dht| dht.0.codes);
-        assert_eq!(of(""), None);
-        assert_eq!(of("dht = false"), Some(Some(false)));
-        assert_eq!(of("[dht]\ncodes = false\nbootstrap = [\"h:1\"]"), Some(Some(false)));
-        assert_eq!(of("[dht]\nbootstrap = [\"h:1\"]"), Some(None));
+        let dir = tempfile::tempdir().unwrap();
+        let of = |text: &str| {
+            std::fs::write(dir.path().join("settings"), text).unwrap();
+            let read = finding(&dir.path().join("settings")).unwrap();
+            (read.dht, read.code_dht)
+        };
+        assert_eq!(of(""), (true, true));
+        assert_eq!(of("dht = false"), (false, false));
+        assert_eq!(of("[dht]\ncodes = false\nbootstrap = [\"h:1\"]"), (true, false));
+        assert_eq!(of("[dht]\nbootstrap = [\"h:1\"]"), (true, true));
         assert!(tables("dht = 5").is_err());
     }
 

@@ -59,17 +59,29 @@ impl AttributeScan {
 
     /// Records why the attributes of a path of the folder at `root` cannot be read or set.
     pub(in crate::folder) fn fail(&mut self, root: &Path, path: &[u8], e: &io::Error) {
-        // Another file system may be mounted at one of the folder's directories.
-        let is_whole =
-            |e: &io::Error| e.kind() == io::ErrorKind::Unsupported && on_disk::read(root).is_err();
         match e.kind() {
             // The next scan finds out.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
-            _ if is_whole(e) => self.whole = Some(e.to_string()),
+            io::ErrorKind::Unsupported if is_on_disk_of(root, path) => {
+                self.whole = Some(e.to_string());
+            }
             _ if self.failed.len() >= MAX_FAILED => {}
             _ => self.failed.push((path.to_vec(), e.to_string())),
         }
     }
+}
+
+/// Returns whether a path lies on the folder's own file system: another one may be mounted at one of its directories.
+#[cfg(unix)]
+fn is_on_disk_of(root: &Path, path: &[u8]) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let disk = |at: &Path| at.symlink_metadata().ok().map(|meta| meta.dev());
+    disk(root) == disk(&root.join(os_path(path)))
+}
+
+#[cfg(not(unix))]
+fn is_on_disk_of(_root: &Path, _path: &[u8]) -> bool {
+    true
 }
 
 /// Result of putting attributes in place.

@@ -85,7 +85,7 @@ fn a_disk_without_attributes_is_noted_once() {
     for _ in 0..2 {
         let mut scan = AttributeScan::default();
         for path in ["d", "d/a"] {
-            scan.fail(path.as_bytes(), &refused);
+            scan.fail(&world.at(""), path.as_bytes(), &refused);
         }
         world.folder.end_attribute_scan(scan, world.now_ms);
         let noted: Vec<_> =
@@ -95,6 +95,19 @@ fn a_disk_without_attributes_is_noted_once() {
     world.look(60);
     assert_eq!(world.folder.obstacles.count(), 0);
     assert!(!world.is_gone("d/a"));
+}
+
+/// Another file system at a directory of the folder may keep none; the rest of the folder has them.
+#[test]
+fn a_mounted_disk_without_attributes_is_an_obstacle_of_its_own() {
+    let Some(mut world) = World::with_attributes() else { return };
+    world.look(0);
+    let mut scan = AttributeScan::default();
+    let refused = std::io::Error::from(std::io::ErrorKind::Unsupported);
+    scan.fail(Path::new("/"), b"proc/sys", &refused);
+    world.folder.end_attribute_scan(scan, world.now_ms);
+    let noted: Vec<_> = world.folder.obstacles.iter().map(|(path, _)| path.to_vec()).collect();
+    assert_eq!(noted, [b"proc/sys"]);
 }
 
 /// Attributes of very many files leave room in the index for the files themselves.
