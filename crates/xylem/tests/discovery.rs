@@ -281,6 +281,28 @@ fn content_that_is_not_public_is_not_found() {
     assert_exit(&output, 2);
 }
 
+/// With the DHT turned off, no other flag announces anything in it or looks anything up there.
+#[test]
+fn what_is_public_is_refused_without_the_dht() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = file(dir.path(), "source", b"mine");
+    let settings = file(dir.path(), "settings", b"dht = false\n");
+    let asked = format!("b3:{}", sum(&source));
+    let share = ["share", "--public", common::text(&source)];
+    for arguments in [&["get", &asked][..], &["get", &asked, "--seed"], &share] {
+        let mut by_flag = xylem(&dir.path().join("store"));
+        by_flag.env_remove("XYLEM_NO_DHT").args(arguments).arg("--no-dht");
+        let mut by_settings = xylem(&dir.path().join("store"));
+        by_settings.env_remove("XYLEM_NO_DHT").arg("--config").arg(&settings).args(arguments);
+        for mut command in [by_flag, by_settings] {
+            command.current_dir(dir.path()).stdin(Stdio::null());
+            let output = finish(command);
+            assert_exit(&output, 2);
+            assert!(stderr(&output).contains("the DHT is turned off"), "{}", stderr(&output));
+        }
+    }
+}
+
 /// Two machines on one switch; `None` without the right to make them.
 struct Lan(Vec<String>);
 

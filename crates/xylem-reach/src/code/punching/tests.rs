@@ -175,6 +175,22 @@ fn forged_sources_are_bounded() {
     forger.add(Duration::ZERO, at("127.0.0.1:1"));
 }
 
+/// A node of the DHT lists addresses that have sent something valid before.
+#[test]
+fn forged_sources_that_are_listed_are_bounded() {
+    let mut offerer = side(CodeRole::Offerer, false);
+    let forger = side(CodeRole::Taker, true);
+    for n in 0..1_000_u32 {
+        let now = Duration::from_millis(u64::from(n));
+        let from = SocketAddr::from(((0x0800_0000 + n).to_be_bytes(), 9));
+        let datagram = seal(&forger.key, CodeRole::Taker, [0; 8], (forger.token(from), [0; 8]));
+        assert!(offerer.handle_datagram(now, from, &datagram));
+        offerer.add(now, from);
+    }
+    assert_eq!(offerer.listed(), MAX_LISTED);
+    assert!(offerer.peers.len() <= MAX_LISTED + MAX_OTHERS, "{}", offerer.peers.len());
+}
+
 #[test]
 fn hosts_of_a_near_network_are_addresses_with_ports() {
     let mut side = side(CodeRole::Offerer, true);
