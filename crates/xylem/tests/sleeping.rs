@@ -208,7 +208,7 @@ fn a_growing_file_on_a_sleeping_disk_holds_up_no_other_share() {
     let follow = ["--follow", "--every", "0.1"];
     let world = World::new(|path| fs::write(path, noise(100_000, 1)).unwrap(), &follow);
     let slept = world.path("slept");
-    let own = &[slept.clone()];
+    let own = std::slice::from_ref(&slept);
     let Some(sleeping) =
         Sleeping::start(world.share.pid(), world.dir.path(), own, "pread64", Some("preadv2"))
     else {
