@@ -8,8 +8,8 @@ use core::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use xylem_link::PeerKey;
 use xylem_reach::code::{
-    CodeEnd, CodeOffer, CodeOfferEvent, CodePunching, CodeRole, CodeTake, CodeTakeStep, MAX_PUNCHES,
-    MAX_WRONG_GUESSES, PUNCH_LEN, SpokenCode, looks_like_code,
+    CodeEnd, CodeOffer, CodeOfferEvent, CodePunching, CodeRole, CodeTake, CodeTakeStep,
+    MAX_PUNCHES, MAX_WRONG_GUESSES, PUNCH_LEN, SpokenCode, looks_like_code,
 };
 
 const US: PeerKey = PeerKey([1; 32]);
