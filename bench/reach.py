@@ -166,12 +166,12 @@ def end_by(number, options):
 
 
 @contextlib.contextmanager
-def network(options, seed=1):
+def network(options, seed=1, nodes=()):
     """A network with a relay's host, and a folder that is removed afterwards."""
     work = tempfile.mkdtemp(prefix=mine(), dir=options.dir)
     try:
         with Internet(options.network, options.round_trip, seed, RATE) as internet:
-            middle(internet, *DHT_NODES)
+            middle(internet, *nodes)
             yield internet, work
     finally:
         if options.keep:
@@ -184,7 +184,7 @@ def pair(options, make, kinds, tries):
     """All tries of one pair: rows, or the reason for which there are none."""
     rows = []
     try:
-        with network(options, seed=hash(kinds) & 0xFFFF) as (internet, work):
+        with network(options, hash(kinds) & 0xFFFF, getattr(make, "nodes", ())) as (internet, work):
             Place(internet, "s", kinds[0], "30.0.0.1", "192.168.1.2")
             # Half of all homes have the same addresses inside.
             getter = Place(internet, "g", kinds[1], "40.0.0.1", "192.168.1.3")
@@ -371,6 +371,7 @@ class CodeByDht(Code):
     """A code, with no relay and nothing named but where the DHT is entered."""
 
     name = "xylem --code, DHT"
+    nodes = DHT_NODES
 
     def serve(self, internet, work):
         places = [f"{address}:6881" for address in DHT_NODES]
