@@ -1,7 +1,7 @@
 //! [`Reads`]: reads served content and its trees on threads, so that the serving loop never blocks.
 //!
 //! The loop reads content through [`Reads::medium`], and open files of the store (outboards, listings) through
-//! [`Reads::file`]. What is at hand (cached by the system, or read by a thread before) is returned at once, and a file is
+//! `Reads::file`. What is at hand (cached by the system, or read by a thread before) is returned at once, and a file is
 //! opened at once if the system has its path in memory. Otherwise the read returns `WouldBlock`, and `Reads::wait` keeps
 //! the Interest that needs it. Threads read it, with a fair turn for each asker (`queue`). `Reads::ready` then returns the Interests;
 //! their content is now at hand. A hanging disk or bucket blocks these threads and nothing else.
