@@ -435,7 +435,7 @@ impl SyncFolder {
 
     /// Keeps a directory that was to be replaced or removed, as if it had been made anew.
     fn keep_after_all(&mut self, path: Vec<u8>, mut item: IndexItem, now_ms: u64) {
-        item.record_as_kept(self.me, now_ms);
+        item.record_as_new(self.me, now_ms);
         self.record_settled(path, item);
     }
 

@@ -240,11 +240,10 @@ impl IndexItem {
         std::mem::discriminant(&self.kind) == std::mem::discriminant(kind)
     }
 
-    /// Records at `now_ms` that `me` kept a directory that the version removed or replaced. No member has chosen its
-    /// permissions since, so the next one that makes the directory does, however its clock compares with ours.
-    pub(super) fn record_as_kept(&mut self, me: MemberId, now_ms: u64) {
+    /// Records at `now_ms` that `me` treats the item as made anew.
+    pub(super) fn record_as_new(&mut self, me: MemberId, now_ms: u64) {
         let dot = self.version.record_change(me, now_ms);
-        (self.content, self.edited_ms) = (dot, now_ms);
+        (self.content, self.described, self.edited_ms) = (dot, dot, now_ms);
     }
 
     /// Returns the latest of its times, in milliseconds since 1970.

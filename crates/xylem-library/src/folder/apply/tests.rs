@@ -189,24 +189,6 @@ fn a_directory_with_local_files_in_it_stays() {
     assert_eq!(world.read(std::str::from_utf8(&beside).unwrap()).as_deref(), Some("a file now"));
 }
 
-/// A member that only reads keeps it for ever, as no other takes its changes.
-#[test]
-fn a_directory_that_stayed_takes_the_permissions_of_the_next_one() {
-    let mut world = World::new();
-    world.alice_has("d", ItemKind::Directory { mode: 0o755 });
-    world.hear();
-    world.write("d/mine", "bob's");
-    world.alice_has("d", ItemKind::Gone);
-    assert!(world.hear());
-    assert_eq!(modes(&world, "d"), 0o755);
-    world.alice_has("d", ItemKind::Directory { mode: 0o700 });
-    assert!(world.hear());
-    assert_eq!((modes(&world, "d"), world.read("d/mine").as_deref()), (0o700, Some("bob's")));
-    world.alice_has("d", ItemKind::Directory { mode: 0o750 });
-    assert!(world.hear());
-    assert_eq!(modes(&world, "d"), 0o750);
-}
-
 #[test]
 fn a_folder_that_is_not_mounted_is_not_an_empty_one() {
     let mut world = World::new();
