@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Nodes of a DHT, for bench/reach.py: they know each other and list whoever announces itself (BEP 5, with implied_port).
+"""Nodes of a DHT, for bench/reach.py: they know each other and list each peer that announces itself (BEP 5, with implied_port).
 
 Usage: bench/dht_nodes.py ADDRESS:PORT...
 

@@ -48,7 +48,7 @@ impl SocketSharers {
         if !datagrams.next().is_some_and(|first| self.take_in(now, from, first)) {
             return false;
         }
-        // Those of one length in a row are of one protocol, but for an attacker, who loses its own this way.
+        // Those of one length in a row are of one protocol, except an attacker's, which are lost this way.
         for datagram in datagrams {
             self.take_in(now, from, datagram);
         }

@@ -19,7 +19,7 @@ impl OwnDisk {
         Self::mount(&["-t", "tmpfs", "none"], dir.join(member))
     }
 
-    /// An ext2 in a member's folder, whose blocks leave less than 1 KiB for a file's attributes.
+    /// An ext2 in a member's folder, with blocks that leave less than 1 KiB for a file's attributes.
     fn small_blocks(dir: &Path, member: &str) -> Option<Self> {
         let image = dir.join("image");
         fs::File::create(&image).unwrap().set_len(32 << 20).unwrap();
@@ -233,7 +233,7 @@ fn the_choice_is_remembered_shown_and_taken_back() {
     assert!(shown.contains("extended attributes are exchanged (--xattrs)"), "{shown}");
 }
 
-/// Attributes that are larger than what travels concern their file alone, whose content travels.
+/// Attributes that are larger than what travels concern their file alone, and its content travels.
 #[test]
 fn large_attributes_are_reported_and_stop_nothing() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Engines with a node of the DHT on loopback, which remembers whoever announces itself.
+//! Engines with a node of the DHT on loopback, which remembers each peer that announces itself.
 
 use std::net::{SocketAddr, UdpSocket};
 

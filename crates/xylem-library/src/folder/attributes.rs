@@ -2,7 +2,7 @@
 //!
 //! A member that chose them (`xylem sync --xattrs`) reads them at each scan, and puts those of other members in place.
 //! Every other member keeps in its index what the group knows, and neither reads nor sets any on its disk.
-//! [`IndexItem::unapplied`] marks entries whose attributes are not those of the disk: a difference there is no change.
+//! [`IndexItem::unapplied`] marks entries with attributes that the disk does not have: a difference there is no change.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub struct ExtendedAttributes(Arc<BTreeMap<Vec<u8>, Vec<u8>>>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AttributesError {
     /// A name is empty, too long, has a zero byte, or is not in the namespace.
-    #[error("it has an extended attribute whose name is not allowed")]
+    #[error("it has an extended attribute with a name that is not allowed")]
     Name,
     /// All names and values have more than [`MAX_ATTRIBUTES`] bytes.
     #[error(

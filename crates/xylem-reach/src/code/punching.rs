@@ -1,7 +1,7 @@
 //! [`CodePunching`]: small datagrams between two peers that the DHT lists for one code. They open the NATs on both sides,
 //! and show which addresses have a peer with the same number.
 //!
-//! Every address is foreign: anybody can be listed in the DHT, and a datagram's source can be forged. So each address
+//! Every address is foreign: any address can be listed in the DHT, and a datagram's source can be forged. So each address
 //! gets few and small datagrams, few addresses are served at a time, and only an address that has returned what was sent
 //! to it alone is reported ([`CodePunching::poll_proven`]). Layout: docs/spec/reach.md, "Codes".
 

@@ -1,4 +1,4 @@
-//! Scans of folders whose files have extended attributes.
+//! Scans of folders with files that have extended attributes.
 
 use super::*;
 use crate::folder::ExtendedAttributes;
