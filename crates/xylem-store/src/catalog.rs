@@ -13,6 +13,7 @@ use std::vec;
 
 use xylem_hash::Hash;
 
+use crate::atomic::Durability;
 use crate::error::StoreError;
 use crate::file::{FileRef, read_whole};
 use crate::known::{CatalogRecord, MAX_RECORD, RecordError};
@@ -47,7 +48,9 @@ impl Store {
         Ok(self.read_record(&record_name(canonical_path))?.is_some_and(|read| read.is_err()))
     }
 
-    /// Stores a record, replacing an older one of the same path, whole or not at all.
+    /// Stores a record, replacing an older one of the same path, whole or not at all. That of a directory is on the
+    /// device afterwards even if the store is not [durable](Store::durable): it may contain the patterns of what the
+    /// user does not share, and a torn record, or an older one that comes back, would lose them.
     ///
     /// # Errors
     /// [`StoreError::OutOfRange`] if path or note exceed a record's limits; the medium's.
@@ -59,7 +62,8 @@ impl Store {
         })?;
         let new = self.new_file()?;
         new.file().write_all(&bytes, 0)?;
-        new.keep_as(&name, self.durability())?;
+        let durability = if known.directory { Durability::Device } else { self.durability() };
+        new.keep_as(&name, durability)?;
         // A remaining record of the first format is ignored once there is a newer one.
         let _ = self.forget_old_share(&known.path);
         Ok(())
