@@ -12,7 +12,7 @@ all faults end, and the folders have to become the same. A round fails in these 
 
   lost       a content that was in a member's folder, and that no user who had it there has replaced or removed, is not on every
              member: in the tree, in a conflict copy or in the trash
-  apart      names, contents, kinds, modes or times differ after --patience seconds; paths that a member's rules exclude do not count
+  apart      names, contents, kinds, modes, times or attributes differ after --patience seconds; paths that a member's rules exclude do not count
   unwritten  a content, name or mode exists that no user made
   leaked     a file that a member's rules excluded when it was written is on another member
   left over  data of a fetch are left in DIR/.xylem-sync
@@ -65,13 +65,15 @@ STANDING = 40
 OPERATIONS = {
     "write": 14, "save": 12, "append": 8, "truncate": 3, "middle": 3, "silent": 2, "sparse": 2, "burst": 2, "remove": 10,
     "rename": 10, "chain": 3, "swap": 3, "case": 2, "copy": 3, "make": 2, "into": 3, "to_directory": 2, "to_file": 2, "to_link": 3,
-    "behind_link": 1, "hard_link": 2, "mode": 4, "directory_mode": 2, "time": 3, "ignore": 1,
+    "behind_link": 1, "hard_link": 2, "mode": 4, "directory_mode": 2, "time": 3, "ignore": 1, "attribute": 5,
 }
+# In one of so many cases the members exchange extended attributes, and users set them.
+ATTRIBUTES_IN = 3
 FAULTS = {
     "kill": 6, "leave": 3, "stop": 4, "cut": 8, "full-folder": 2, "full-store": 1, "clock": 3, "old-store": 2, "old-folder": 3, "read-only": 2,
 }
 # Attributes that are compared only in cases with operations that change them.
-COMPARED = {"times": "time", "directory-modes": "directory_mode", "modes": "mode"}
+COMPARED = {"attributes": "attribute", "times": "time", "directory-modes": "directory_mode", "modes": "mode"}
 
 
 class Drawn:
@@ -84,6 +86,8 @@ class Drawn:
         places = [os.path.join(d, name) for d in set(DIRECTORIES) for name in names]
         self.paths = self.random.sample(sorted(places), 28) + self.random.sample(PLAIN, 4)
         self.kinds = {kind: weight for kind, weight in OPERATIONS.items() if wanted(kind, options)}
+        if options.beside or random.Random(f"attributes {seed}").randrange(ATTRIBUTES_IN):
+            self.kinds.pop("attribute", None)
         self.faults = {kind: weight for kind, weight in FAULTS.items() if wanted(kind, options)}
         self.number, self.reader, self.copied = 0, None, set()
 
@@ -121,6 +125,10 @@ class Drawn:
             "mode": lambda: [self.path(), self.random.choice(FILE_MODES)],
             "directory_mode": lambda: [self.directory(), self.random.choice(DIRECTORY_MODES)],
             "time": lambda: [self.path(), self.random.randint(1, 1_700_000_000)],
+            "attribute": lambda: [
+                self.directory() if self.random.random() < 0.3 else self.path(), self.random.choice(["user.note", "user.tag", "user.a=b"]),
+                self.random.choice(["", "one", f"of {self.number}", f"of {self.number}", "long " * 200]),
+            ],
             "ignore": lambda: [RULES, self.random.choice(RULE_TEXTS)],
         }
         same = {"save": "write", "to_directory": "write", "to_file": "write", "copy": "swap", "hard_link": "swap"}
@@ -202,13 +210,14 @@ class Run:
         clock = base / "clock.so"
         self.base = pathlib.Path(tempfile.mkdtemp(dir=base, prefix="case-"))
         self.base.chmod(0o755)
+        drawn = {step[3] for steps in [case["early"], *case["rounds"]] for step in steps if step[0] == "do"}
+        kind.attributes = "attribute" in drawn
         self.group = Group(kind, self.base, case["members"], clock if clock.exists() and not options.beside else None)
         self.members = self.group.members
         self.ledger = Ledger()
         self.done = self.impossible = 0
         self.times, self.failures, self.round, self.ahead = [], [], 0, [0] * case["members"]
         self.restored, self.copies = set(), {}
-        drawn = {step[3] for steps in [case["early"], *case["rounds"]] for step in steps if step[0] == "do"}
         self.compared = {what for what, kind in COMPARED.items() if kind in drawn and kind not in options.loose}
 
     def fail(self, category, words):
@@ -520,9 +529,11 @@ class Run:
 def apart_in(different):
     """The category of a difference: in the files, or only in the reports."""
     values = [set(values.values()) for _, values in different]
-    plain = [{thing and dataclasses.replace(thing, mode=0, time=0) for thing in things} for things in values]
+    plain = [{thing and dataclasses.replace(thing, mode=0, time=0, attributes="") for thing in things} for things in values]
     if any(len(things) > 1 for things in plain):
         return "apart"
+    if any(len({thing.attributes for thing in things}) > 1 for things in values):
+        return "apart in attributes"
     if any(next(iter(things)).kind == "directory" for things in values):
         return "apart in directory modes"
     modes = any(len({thing.mode for thing in things}) > 1 for things in values)
@@ -533,7 +544,7 @@ def shown_values(values):
     """Each value once, with its members."""
     who = {}
     for number, thing in values.items():
-        words = f"{thing.kind} {thing.what[:8]} {thing.mode:o} {thing.time / 1e9:.3f}" if thing else "nothing"
+        words = f"{thing.kind} {thing.what[:8]} {thing.mode:o} {thing.time / 1e9:.3f} {thing.attributes}" if thing else "nothing"
         who.setdefault(words, []).append(number)
     return ", ".join(f"{words} at {numbers}" for words, numbers in who.items())
 

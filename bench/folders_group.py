@@ -185,10 +185,13 @@ class Xylem:
 
     def __init__(self, program):
         self.program = str(program)
+        # Whether the members exchange extended attributes.
+        self.attributes = False
 
     def command(self, member, ticket):
         words = [self.program, "--store", member.store, "--json", "sync", member.folder]
         words += [ticket] if ticket else []
+        words += ["--xattrs"] if self.attributes else []
         return [*words, "--as", f"m{member.number}", "--listen", member.address]
 
     def prepare(self, members):
@@ -200,8 +203,9 @@ class Xylem:
     def leftovers(self, member):
         own = member.folder / ".xylem-sync"
         names = os.listdir(own) if own.is_dir() else []
-        staged = own / "staged"
-        names += [f"staged/{name}" for name in os.listdir(staged)] if staged.is_dir() else []
+        # The program may remove it meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            names += [f"staged/{name}" for name in os.listdir(own / "staged")]
         return [name for name in names if re.search(r"^staged/|incoming|xylem-part|\.new$|\.tmp$", name)]
 
     def accept_removals(self, member):

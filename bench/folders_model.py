@@ -41,6 +41,16 @@ class Thing:
     what: str = ""
     mode: int = 0
     time: int = 0
+    # Digest of its extended attributes, empty without.
+    attributes: str = ""
+
+
+def attributes_of(path):
+    with contextlib.suppress(OSError):
+        names = sorted(name for name in os.listxattr(path, follow_symlinks=False) if name.startswith("user."))
+        if names:
+            return digest(repr([(name, os.getxattr(path, name, follow_symlinks=False)) for name in names]).encode())[:8]
+    return ""
 
 
 class Reader:
@@ -61,9 +71,9 @@ class Reader:
         if stat.S_ISLNK(state.st_mode):
             return Thing("link", digest(b"link:" + os.fsencode(os.readlink(path))))
         if stat.S_ISDIR(state.st_mode):
-            return Thing("directory", mode=stat.S_IMODE(state.st_mode))
+            return Thing("directory", mode=stat.S_IMODE(state.st_mode), attributes=attributes_of(path))
         if stat.S_ISREG(state.st_mode):
-            return Thing("file", self.file(path, state), stat.S_IMODE(state.st_mode), state.st_mtime_ns)
+            return Thing("file", self.file(path, state), stat.S_IMODE(state.st_mode), state.st_mtime_ns, attributes_of(path))
         return Thing("other")
 
     def tree(self, top, own=()):
@@ -348,6 +358,15 @@ class Operations:
     def time(self, path, seconds):
         os.utime(self.is_file(path), (seconds, seconds))
 
+    def attribute(self, path, name, value):
+        whole = self.at(path)
+        if os.path.islink(whole) or not os.path.lexists(whole):
+            raise Impossible
+        if value:
+            os.setxattr(whole, name, value.encode())
+        else:
+            os.removexattr(whole, name)
+
     def ignore(self, _path, text):
         new = self.at(self.between())
         with open(new, "w") as file:
@@ -572,6 +591,8 @@ def differences(members, trees, compared):
                 thing = dataclasses.replace(thing, mode=0)
             if thing and "times" not in compared:
                 thing = dataclasses.replace(thing, time=0)
+            if thing and "attributes" not in compared:
+                thing = dataclasses.replace(thing, attributes="")
             values[member.number] = thing
         if len(set(values.values())) > 1:
             found.append((path, values))

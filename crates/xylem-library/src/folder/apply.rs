@@ -129,6 +129,11 @@ impl SyncFolder {
         self.trash.came()
     }
 
+    /// Sets whether this member only reads, so that no other takes its changes.
+    pub fn set_read_only(&mut self, only_reads: bool) {
+        self.only_reads = only_reads;
+    }
+
     /// Carries out `plan`, with fetched content below `staged` at the paths of `wanted`. Each place is independent: a
     /// failure at one is [noted](SyncFolder::obstacles), and everything else is done.
     ///
@@ -278,6 +283,9 @@ impl SyncFolder {
                 applied.removed += 1;
                 self.record_settled(place.path, place.item);
             }
+            // If no other member takes this member's changes, a change would only separate the two for ever. The
+            // directory stays as it was known, and goes once it is empty.
+            Ok(StepOutcome::Stays) if self.only_reads => self.uncovered = true,
             Ok(StepOutcome::Stays) => {
                 let kept = kept_item(place.before, place.item);
                 self.keep_after_all(place.path, kept, now_ms);

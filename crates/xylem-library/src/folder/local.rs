@@ -64,13 +64,15 @@ pub struct SyncFolder {
     /// Missing files are fetched again: it is not known that the user removed them.
     again: bool,
     /// Something that others have, and that was skipped until now, is to be taken over.
-    uncovered: bool,
+    pub(super) uncovered: bool,
     /// [`Folder::state`], but with held files in their version before.
     state_as_held: Hash,
     /// The trash: files that other members replaced or removed.
     pub(super) trash: Trash,
     /// Whether extended attributes are read here, sent, and put in place.
     pub(super) attributes_chosen: bool,
+    /// Whether this member only reads: no other takes its changes.
+    pub(super) only_reads: bool,
     /// How often the index was published.
     told: u64,
     /// Paths that cannot be brought in step now; everything else goes on.
@@ -169,6 +171,7 @@ impl SyncFolder {
             state_as_held,
             trash,
             attributes_chosen: false,
+            only_reads: false,
             told: 0,
             obstacles: Obstacles::default(),
             habits: DiskTraits::default(),

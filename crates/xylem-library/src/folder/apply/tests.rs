@@ -189,6 +189,30 @@ fn a_directory_with_local_files_in_it_stays() {
     assert_eq!(world.read(std::str::from_utf8(&beside).unwrap()).as_deref(), Some("a file now"));
 }
 
+/// No other member takes the changes of one that only reads.
+#[test]
+fn a_reader_changes_no_version_of_a_directory_that_stays() {
+    let mut world = World::new();
+    world.folder.set_read_only(true);
+    world.alice_has("d", ItemKind::Directory { mode: 0o755 });
+    world.hear();
+    world.write("d/mine", "bob's");
+    world.alice_has("d", ItemKind::Gone);
+    assert!(world.hear() && world.folder.take_uncovered());
+    assert_eq!(world.read("d/mine").as_deref(), Some("bob's"));
+    // The next one is the same directory, with the permissions that it has now.
+    world.alice_has("d", ItemKind::Directory { mode: 0o700 });
+    assert!(world.hear());
+    assert_eq!((modes(&world, "d"), world.read("d/mine").as_deref()), (0o700, Some("bob's")));
+    // It goes with the last thing in it.
+    world.alice_has("d", ItemKind::Gone);
+    world.hear();
+    fs::remove_file(world.at("d/mine")).unwrap();
+    assert!(world.folder.take_uncovered() && world.hear());
+    assert!(!world.at("d").exists() && !world.folder.take_uncovered());
+    assert_eq!(world.folder.state(), world.theirs.state());
+}
+
 #[test]
 fn a_folder_that_is_not_mounted_is_not_an_empty_one() {
     let mut world = World::new();
