@@ -403,8 +403,9 @@ class Entry:
     secret: int | None = None
     # Members that removed it without the right to remove it for others.
     without: set = dataclasses.field(default_factory=set)
-    # All members had it at rest.
+    # All members had it at rest, at these paths.
     settled: bool = False
+    places: frozenset = frozenset()
     # It was removed once. If it was wanted again since, that is one copy of it; other copies may still be on their way
     # out.
     once_gone: bool = False
@@ -447,8 +448,10 @@ class Ledger:
             for path, thing in before.items()
             if thing.what in self.entries and (path not in after or after[path].what != thing.what)
         ]
-        # Content that moved to an excluded path is gone for the others.
-        now = contents({path: thing for path, thing in after.items() if not member.leaves_out(path)})
+        # Content that moved to an excluded path is gone for the others. Another name that stays, of a hard link, may be on
+        # its way out.
+        came = {path: thing for path, thing in after.items() if path not in before or before[path].what != thing.what}
+        now = contents({path: thing for path, thing in came.items() if not member.leaves_out(path)})
         gone = [(path, what) for path, what in gone if what not in now]
         if gone:
             now = contents({path: thing for path, thing in everything().items() if not member.leaves_out(path)})
@@ -472,6 +475,8 @@ class Ledger:
             entry.only = member.number if member.reads_only else None
         elif not member.reads_only:
             entry.only = None
+        # No scan need have seen that it was away, and a removal that was on its way may arrive.
+        entry.partly_gone |= entry.once_gone and path in entry.places
         entry.wanted, entry.secret, entry.path = True, None, path
         entry.without.discard(member.number)
 
@@ -557,6 +562,7 @@ class Ledger:
                 found.append(("lost", f"content {what[:8]}, last at {entry.path!r}, is not at {lack}; it is at {', '.join(where) or 'none'}"))
             else:
                 entry.settled = entry.only is None
+                entry.places = frozenset(path for tree in trees for path, thing in tree.items() if thing.what == what)
                 # Content that only the trash has is removed in time, and at once where there is no room.
                 entry.wanted = stands
         for member, tree, trash in zip(members, trees, trashes):
@@ -594,6 +600,11 @@ def differences(members, trees, compared):
             if thing and "attributes" not in compared:
                 thing = dataclasses.replace(thing, attributes="")
             values[member.number] = thing
+        for member in members:
+            # Attributes that a reader gave a file stay with the file if another member renames it.
+            mine, others = values.get(member.number), [thing for number, thing in values.items() if number != member.number]
+            if member.own_paths and mine and others and others[0]:
+                values[member.number] = dataclasses.replace(mine, attributes=others[0].attributes)
         if len(set(values.values())) > 1:
             found.append((path, values))
     return found

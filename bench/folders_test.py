@@ -44,6 +44,7 @@ class Model(unittest.TestCase):
     def do(self, member, kind, *words):
         self.number += 1
         paths = touched(kind, words, self.number)
+        paths += member.reader.other_names(member.folder, paths)
         before = member.reader.at(member.folder, paths)
         try:
             getattr(Operations(member.folder, "test", self.number, self.ledger.wrote), kind)(*words)
@@ -96,6 +97,28 @@ class Model(unittest.TestCase):
         self.assertEqual(self.wrong(), [])
         os.unlink(self.members[1].folder / "b")
         self.assertEqual(self.wrong(), ["lost"])
+
+    def test_another_name_of_what_was_replaced_elsewhere_may_go_with_it(self):
+        self.do(self.members[0], "write", "a", 100)
+        self.travel("a")
+        self.do(self.members[1], "save", "a", 100)
+        self.do(self.members[0], "hard_link", "a", "b")
+        self.do(self.members[0], "remove", "b")
+        os.unlink(self.members[0].folder / "a")
+        os.link(self.members[1].folder / "a", self.members[0].folder / "a")
+        self.assertEqual(self.wrong(), [])
+
+    def test_what_came_back_to_its_place_may_have_been_removed_meanwhile(self):
+        for new in ("b", "a"):
+            self.do(self.members[0], "write", "a", 100)
+            self.travel("a")
+            self.assertEqual(self.wrong(), [])
+            self.do(self.members[1], "remove", "a")
+            self.do(self.members[0], "rename", "a", "c")
+            self.do(self.members[0], "rename", "c", new)
+            os.unlink(self.members[0].folder / new)
+            self.assertEqual(self.wrong(), [] if new == "a" else ["lost"])
+            self.ledger.entries.clear()
 
     def test_what_nobody_wrote_is_told(self):
         self.do(self.members[0], "write", "a", 100)
