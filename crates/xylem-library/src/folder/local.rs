@@ -465,8 +465,9 @@ impl SyncFolder {
     /// Either index cannot be read.
     pub fn plan(&mut self, theirs: &dyn IndexSource) -> Result<Plan, FolderError> {
         learn_names(&mut self.names, self.me, theirs.names());
-        let rules = &self.rules;
-        merge(&self.stored, theirs, &|path, is_directory| rules.leaves_out(path, is_directory))
+        let (rules, reader) = (&self.rules, self.only_reads.then_some(self.me));
+        let leaves_out = |path: &[u8], is_directory| rules.leaves_out(path, is_directory);
+        merge(&self.stored, theirs, &leaves_out, reader)
     }
 
     /// Finds local files with the `wanted` contents, as far as the index knows.

@@ -15,6 +15,7 @@ use super::index::{
     IndexItem, ItemKind, MAX_INDEX, MAX_ITEMS, MAX_MEMBERS, check, entry_size, name,
 };
 use super::stored::{IndexSize, IndexSource};
+use super::vector::MemberId;
 use crate::copies::{LONG, SHORT, copy_name};
 
 /// Most paths that come or are noted in one plan, if none goes: a member that joins a large folder need not hold all of
@@ -182,6 +183,9 @@ const MOST: MergeLimits = MergeLimits {
 /// of several [portions](Plan::rest). A plan with removals is always whole, since a removed file may be the source of a
 /// new one.
 ///
+/// `reader` is this member if it only reads. It then settles no conflict between others, since no member would take the
+/// result: their settlements arrive. Of the versions that lose it keeps its own changes alone.
+///
 /// A path that would make our index larger than others accept is refused; the others are taken.
 ///
 /// # Errors
@@ -190,22 +194,24 @@ pub fn merge(
     ours: &dyn IndexSource,
     theirs: &dyn IndexSource,
     leaves_out: &dyn Fn(&[u8], bool) -> bool,
+    reader: Option<MemberId>,
 ) -> Result<Plan, FolderError> {
     let part = usize::try_from(theirs.size().paths / PORTIONS).unwrap_or(PORTION);
-    bounded(ours, theirs, leaves_out, MergeLimits { portion: PORTION.max(part), ..MOST })
+    bounded(ours, theirs, leaves_out, reader, MergeLimits { portion: PORTION.max(part), ..MOST })
 }
 
 fn bounded(
     ours: &dyn IndexSource,
     theirs: &dyn IndexSource,
     leaves_out: &dyn Fn(&[u8], bool) -> bool,
+    reader: Option<MemberId>,
     most: MergeLimits,
 ) -> Result<Plan, FolderError> {
-    match plan_within(ours, theirs, leaves_out, most)? {
+    match plan_within(ours, theirs, leaves_out, reader, most)? {
         Some(plan) => Ok(plan),
         None => {
             let most = MergeLimits { portion: usize::MAX, ..most };
-            Ok(plan_within(ours, theirs, leaves_out, most)?.unwrap_or_default())
+            Ok(plan_within(ours, theirs, leaves_out, reader, most)?.unwrap_or_default())
         }
     }
 }
@@ -215,9 +221,11 @@ fn plan_within(
     ours: &dyn IndexSource,
     theirs: &dyn IndexSource,
     leaves_out: &dyn Fn(&[u8], bool) -> bool,
+    reader: Option<MemberId>,
     most: MergeLimits,
 ) -> Result<Option<Plan>, FolderError> {
-    let mut merging = Merging { plan: Plan::default(), met: Vec::new(), size: ours.size(), most };
+    let (plan, met, size) = (Plan::default(), Vec::new(), ours.size());
+    let mut merging = Merging { plan, met, size, most, reader };
     let mut our_entries = ours.entries()?;
     let mut next = our_entries.next().transpose()?;
     for entry in theirs.entries()? {
@@ -255,6 +263,8 @@ struct Merging {
     /// Size of our index, with what was taken.
     size: IndexSize,
     most: MergeLimits,
+    /// This member, if it only reads.
+    reader: Option<MemberId>,
 }
 
 /// A path that both members changed concurrently.
@@ -277,7 +287,7 @@ impl Merging {
         let (mut item, lost) = match our {
             None => (their.clone(), None),
             Some(our) if our.absent => return,
-            Some(our) => join_items(our, &their),
+            Some(our) => self.join(our, &their),
         };
         let before = our.cloned().unwrap_or_else(IndexItem::none);
         item.unapplied =
@@ -295,6 +305,17 @@ impl Merging {
                 self.met.push(ConcurrentChange { path, item, before, lost, whose });
             }
         }
+    }
+
+    /// Merges two versions of a path as this member does; see [`join_items`].
+    fn join(&self, our: &IndexItem, their: &IndexItem) -> (IndexItem, Option<MergeSide>) {
+        let Some(me) = self.reader else { return join_items(our, their) };
+        // The versions of others were settled here in another order.
+        if our.version.order(&their.version) == Some(Ordering::Equal) {
+            return (their.clone(), None);
+        }
+        let (item, lost) = join_items(our, their);
+        (item, lost.filter(|lost| *lost == MergeSide::Ours && our.content.by == me))
     }
 
     fn refuse(&mut self, path: Vec<u8>, why: String) {
@@ -533,7 +554,6 @@ mod tests {
     use super::*;
     use crate::folder::index::Index;
     use crate::folder::index::tests::attributes;
-    use crate::folder::vector::MemberId;
     use proptest::prelude::*;
 
     const ALICE: MemberId = [1; 8];
@@ -549,13 +569,14 @@ mod tests {
     pub(super) struct SimulatedMember {
         pub(super) id: MemberId,
         pub(super) index: Index,
+        pub(super) only_reads: bool,
     }
 
     impl SimulatedMember {
         pub(super) fn new(id: MemberId, name: &str) -> Self {
             let mut index = Index::default();
             index.names.insert(id, name.to_owned());
-            Self { id, index }
+            Self { id, index, only_reads: false }
         }
 
         pub(super) fn set(&mut self, path: &str, kind: ItemKind, now: u64) {
@@ -577,7 +598,9 @@ mod tests {
             let mut plans = Vec::new();
             loop {
                 let most = MergeLimits { portion, ..MOST };
-                let plan = bounded(&self.index, &other.index, &|_, _| false, most).unwrap();
+                let reader = self.only_reads.then_some(self.id);
+                let plan =
+                    bounded(&self.index, &other.index, &|_, _| false, reader, most).unwrap();
                 for (path, item) in plan.noted.clone() {
                     assert_eq!(self.kind(&path), item.kind, "known is what is there");
                     self.index.items.insert(path, item);
@@ -714,6 +737,51 @@ mod tests {
         }
     }
 
+    proptest! {
+        /// A member that only reads hears the others in any order, and makes changes of its own. At the end it has what
+        /// they have, and nothing else but its own changes.
+        #[test]
+        fn a_reader_has_what_the_writers_have(
+            steps in proptest::collection::vec((0..4_usize, 0..8_u8, 0..3_usize), 1..80),
+            changes in any::<bool>(),
+        ) {
+            let mut members = [([3; 8], "carol"), (ALICE, "alice"), (BOB, "bob"), ([4; 8], "reader")]
+                .map(|(id, name)| SimulatedMember::new(id, name));
+            members[3].only_reads = true;
+            for (now, (who, what, path)) in steps.into_iter().enumerate() {
+                let (path, now) = (["a", "b", "b/c"][path], now as u64);
+                match what {
+                    0..=3 if who == 3 && !changes => {}
+                    0 | 1 => members[who].set(path, file(&format!("{now}")), now),
+                    2 => members[who].set_of(path, file("same"), 1, now),
+                    3 => members[who].set(path, ItemKind::Gone, now),
+                    _ => {
+                        let other = members[(who + usize::from(what)) % 3].clone();
+                        members[who].hear_by(&other, 2);
+                    }
+                }
+            }
+            for (to, from) in [(0, 1), (0, 2), (1, 0), (2, 0), (1, 2), (2, 1)].repeat(4) {
+                let other = members[from].clone();
+                members[to].hear(&other);
+            }
+            let [carol, alice, bob, mut reader] = members;
+            prop_assert_eq!(carol.index.state(), alice.index.state());
+            [&alice, &bob, &carol].into_iter().for_each(|member| drop(reader.hear(member)));
+            let is_own = |item: &IndexItem| item.version.entries().iter().any(|(by, _)| *by == reader.id);
+            for (path, item) in &carol.index.items {
+                let here = &reader.index.items[path];
+                prop_assert!(here == item || is_own(here), "{:?}: {:?}, {:?}", path, here, item);
+            }
+            for (path, item) in &reader.index.items {
+                let theirs = carol.index.items.contains_key(path);
+                prop_assert!(theirs || is_own(item), "{:?}: {:?}", path, item);
+            }
+            prop_assert!(changes || reader.index.state() == carol.index.state());
+            prop_assert!(reader.hear(&bob).is_empty());
+        }
+    }
+
     /// The first member exchanges no attributes: it knows those of others, and its changes leave them alone.
     fn take_as_folder(who: usize, member: &mut SimulatedMember, other: &SimulatedMember) {
         member.hear_by(other, 2);
@@ -826,7 +894,7 @@ mod tests {
         alice.set("a", file("alice's"), 1);
         bob.set("a", file("bob's"), 2);
         let plan = |ours: &SimulatedMember, theirs: &SimulatedMember| {
-            merge(&ours.index, &theirs.index, &|_, _| false).unwrap()
+            merge(&ours.index, &theirs.index, &|_, _| false, None).unwrap()
         };
         assert_eq!(met(&plan(&alice, &bob)), [b"a"]);
         assert_eq!(met(&plan(&bob, &alice)), [b"a"]);
@@ -869,7 +937,7 @@ mod tests {
             (SimulatedMember::new([9; 8], "ann"), SimulatedMember::new(BOB, "bob"));
         ann.set("x", file("1"), 1);
         bob.hear(&ann);
-        let mut cyd = SimulatedMember { id: [3; 8], index: bob.index.clone() };
+        let mut cyd = SimulatedMember { id: [3; 8], ..bob.clone() };
         bob.set("x", file("bob's"), 2);
         cyd.set("x", file("cyd's"), 3);
         ann.set("x", ItemKind::Gone, 4);
@@ -1023,7 +1091,7 @@ mod tests {
         let size = |paths| IndexSize { paths, bytes: 10_000 };
         let bounded = |theirs: &SimulatedMember, paths| {
             let most = MergeLimits { size: size(paths), ..MOST };
-            bounded(&alice.index, &theirs.index, &|_, _| false, most).unwrap()
+            bounded(&alice.index, &theirs.index, &|_, _| false, None, most).unwrap()
         };
         let mut carol = SimulatedMember::new([3; 8], "carol");
         for n in 0..10 {

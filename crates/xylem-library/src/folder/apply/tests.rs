@@ -1,6 +1,6 @@
 use super::*;
 use crate::folder::stored::StoredIndex;
-use crate::folder::{Index, VersionPolicy, merge};
+use crate::folder::{Index, VersionPolicy};
 
 const ALICE: [u8; 8] = [1; 8];
 const BOB: [u8; 8] = [2; 8];
@@ -81,7 +81,7 @@ impl World {
     }
 
     fn apply(&mut self) -> Applied {
-        let plan = merge(&self.folder.stored, &self.theirs, &|_, _| false).unwrap();
+        let plan = self.folder.plan(&self.theirs).unwrap();
         let wanted = plan.wanted(&self.theirs).unwrap();
         let staged = self.dir.path().join("staged");
         self.folder.apply(plan, &staged, &wanted, self.now).unwrap()

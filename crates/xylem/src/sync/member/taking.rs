@@ -209,6 +209,7 @@ impl SyncMember<'_> {
         let began = Instant::now();
         let mut moved = false;
         loop {
+            self.folder.set_read_only(!self.roles.may_write(&self.key.public()));
             let mut plan = self.folder.plan(&theirs)?;
             let left_out = self.hold_back(said, &mut plan, tell)?;
             if plan.is_empty() {
@@ -418,7 +419,6 @@ impl SyncMember<'_> {
         plan.leave_out_contents(&missing);
         let known = !plan.noted.is_empty();
         let staged = wanted.into_keys().map(|root| (root, root.to_string().into_bytes())).collect();
-        self.folder.set_read_only(!self.roles.may_write(&self.key.public()));
         let applied = self.folder.apply(plan, self.staged.dir(), &staged, now)?;
         let Applied { put, paths, removed: gone, conflicts, copies, noted, complete: whole } =
             applied;
