@@ -46,7 +46,7 @@ RENAMES = {
     "crates/xylem-bucket/src/medium.rs": "a medium that passes the call to the disk",
     "crates/xylem-library/src/overlay.rs": "a medium that passes the call to the disk",
     "crates/xylem-library/src/reads/view.rs": "a medium that passes the call to the disk",
-    "crates/xylem-library/src/folder/apply.rs": "must not replace a concurrent change",
+    "crates/xylem-folder/src/apply.rs": "must not replace a concurrent change",
     "crates/xylem-library/src/mail/folder.rs": "flushes the folder of a file that is on the device",
     "crates/xylem-discovery/src/nodes.rs": "the DHT's nodes; their loss slows one start",
     "crates/xylem/src/running.rs": "the note of a running process, of no use after it",

@@ -1,7 +1,7 @@
 //! Messages of a group's members about their folders: indexes, statements and invitations are parsed or refused, and a
 //! parsed one is written the same. A merge of any two indexes ends.
 #![no_main]
-use xylem_library::folder::{
+use xylem_folder::{
     Index, Invitation, MemberStatement, ProofRequest, RoleSchema, SyncGroup, merge,
 };
 use xylem_object::PublisherId;
@@ -41,9 +41,11 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         Some(index)
     };
     if let Some(theirs) = index(input) {
-        let _ = merge(&Index::default(), &theirs, &|_, _| false).unwrap().wanted(&theirs);
+        let _ = merge(&Index::default(), &theirs, &|_, _| false, None).unwrap().wanted(&theirs);
     }
     if let (Some(ours), Some(theirs)) = (index(&input[..at]), index(&input[at..])) {
-        let _ = merge(&ours, &theirs, &|_, _| false).unwrap();
+        for reader in [None, Some([1; 8])] {
+            let _ = merge(&ours, &theirs, &|_, _| false, reader).unwrap();
+        }
     }
 });

@@ -1,8 +1,8 @@
 //! Ends of members' logs, and proofs about them: any bytes are parsed or refused, a parsed one is written the same, and
 //! two are compared in any order. Also messages in their frames, in pieces.
 #![no_main]
+use xylem_folder::{Past, PastRelation, StatementInbox, is_proven};
 use xylem_hash::Hasher;
-use xylem_library::folder::{Past, PastRelation, StatementInbox, is_proven};
 
 /// The end of a log: the bytes, after a whole hash state with this many entries, which random bytes never have.
 fn past(entries: u8, bytes: &[u8]) -> Option<Past> {

@@ -5,9 +5,10 @@
 const MAX_COMPONENT: usize = 255;
 /// Marks a copy's name; the name of the version's member follows.
 const MARK: &[u8] = b".conflict-";
-/// Bytes of the content's hash in a copy's name, and in the longer name used where the short one is taken.
-pub(crate) const SHORT: usize = 4;
-pub(crate) const LONG: usize = 12;
+/// Bytes of the content's hash in a copy's name.
+pub const SHORT: usize = 4;
+/// Bytes of the content's hash in the longer name that is used where the short one is taken.
+pub const LONG: usize = 12;
 
 /// Parts of a copy's name.
 struct CopyName<'a> {
@@ -19,7 +20,8 @@ struct CopyName<'a> {
 /// Returns the name of a conflict copy of `member`'s version of `path`: `notes.txt` of Alice becomes
 /// `notes.conflict-alice-1a2b3c4d.txt`. Every member that finds the conflict derives the same name. It contains `bytes`
 /// bytes of the content's hash.
-pub(crate) fn copy_name(path: &[u8], member: &str, content: &[u8; 32], bytes: usize) -> Vec<u8> {
+#[must_use]
+pub fn copy_name(path: &[u8], member: &str, content: &[u8; 32], bytes: usize) -> Vec<u8> {
     let (folder, name) = in_folder(path);
     let dot = name.iter().rposition(|b| *b == b'.').filter(|at| *at > 0).unwrap_or(name.len());
     let (stem, ending) = name.split_at(dot);

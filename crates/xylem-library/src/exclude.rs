@@ -21,7 +21,7 @@ const COPIES: &[u8] = b"conflict";
 /// directory: a later one overrides an earlier one, `!` re-includes, and a slash inside or in front anchors the pattern
 /// to one path.
 #[derive(Clone)]
-pub(crate) struct Exclusion {
+pub struct Exclusion {
     patterns: Arc<[Pattern]>,
     /// If present, only these paths and the directories that lead to them are included.
     only: Option<Arc<BTreeSet<Vec<u8>>>>,
@@ -110,11 +110,16 @@ pub fn read_rule(text: &str) -> Result<String, String> {
 
 impl Exclusion {
     /// Excludes nothing.
-    pub(crate) fn none() -> Self {
+    #[must_use]
+    pub fn none() -> Self {
         Self { patterns: Arc::default(), only: None, lost: Arc::default(), in_step: false }
     }
 
-    pub(crate) fn new(patterns: &[String]) -> Result<Self, ExcludeError> {
+    /// Excludes what these patterns match.
+    ///
+    /// # Errors
+    /// The first invalid pattern.
+    pub fn new(patterns: &[String]) -> Result<Self, ExcludeError> {
         let read = |pattern: &String| {
             let bad = |why| ExcludeError { pattern: pattern.clone(), why };
             Pattern::read(pattern).map_err(bad).transpose()
@@ -131,7 +136,8 @@ impl Exclusion {
     /// Also excludes the private files of `xylem sync` in the folder, whatever the patterns state. A conflict copy is
     /// excluded if its original is: the user did not choose its name, so its ending must not decide. Patterns that
     /// refer to conflict copies are matched against the copy's own name as well.
-    pub(crate) fn in_step(self) -> Self {
+    #[must_use]
+    pub fn in_step(self) -> Self {
         Self { in_step: true, ..self }
     }
 
@@ -159,7 +165,8 @@ impl Exclusion {
     }
 
     /// Returns whether a path below the directory, or a directory above it, is excluded.
-    pub(crate) fn matches(&self, path: &[u8], is_directory: bool) -> bool {
+    #[must_use]
+    pub fn matches(&self, path: &[u8], is_directory: bool) -> bool {
         let ends = path.iter().enumerate().filter(|(_, b)| **b == b'/').map(|(at, _)| at);
         if self.is_unwanted(path)
             || self.lost.contains(path)

@@ -24,7 +24,7 @@ pub mod reachable;
 
 pub mod code;
 
-mod copies;
+pub mod copies;
 mod exclude;
 mod ours;
 mod portable;
@@ -59,8 +59,6 @@ pub mod sink;
 
 pub mod follow;
 
-pub mod folder;
-
 pub mod adopt;
 mod opening;
 pub mod sealed;
@@ -78,13 +76,13 @@ pub mod relay_clients;
 pub use disk::{disk, use_medium};
 pub use error::{Blame, Error, Failure, advised, blame_of};
 pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
-pub use exclude::{ExcludeError, PatternError, RulesError, read_rule, read_rules};
+pub use exclude::{ExcludeError, Exclusion, PatternError, RulesError, read_rule, read_rules};
 pub use hashing::HashError;
 pub use hex::hex;
 pub use listed::{Listed, ListedEntries, ListedError, ListedFiles};
 pub use opening::{OpeningOptions, open};
 pub use ordered::WriteError;
-pub use ours::OwnError;
+pub use ours::{IGNORE_FILE, OWN, OwnError, folds_to, is_members_own};
 pub use path::{canonical, os_bytes, os_path};
 pub use portable::NotPortable;
 pub use remote::{Keep, Remote, Wanted};

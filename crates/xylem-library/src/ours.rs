@@ -70,7 +70,8 @@ fn is_of_sync(dir: &Path) -> bool {
 
 /// Returns whether a path below a folder in step is private to its member: neither shared nor taken over. The folder of
 /// `xylem sync` is private at every level, and the member's rules are private at the top.
-pub(crate) fn is_members_own(path: &[u8], is_directory: bool) -> bool {
+#[must_use]
+pub fn is_members_own(path: &[u8], is_directory: bool) -> bool {
     let mut components = path.split(|byte| *byte == b'/').enumerate().peekable();
     while let Some((depth, name)) = components.next() {
         let is_directory = is_directory || components.peek().is_some();
@@ -85,7 +86,8 @@ pub(crate) fn is_members_own(path: &[u8], is_directory: bool) -> bool {
 
 /// Returns whether some file system identifies a name with `to`, which is lowercase ASCII. File systems may ignore
 /// case, normalise (HFS+, APFS, ext4 with casefold), drop invisible characters, or cut what Windows cuts.
-pub(crate) fn folds_to(name: &[u8], to: &str) -> bool {
+#[must_use]
+pub fn folds_to(name: &[u8], to: &str) -> bool {
     if name.is_ascii() {
         let name = name.split(|byte| *byte == b':').next().unwrap_or_default();
         let Some((name, rest)) = name.split_at_checked(to.len()) else { return false };

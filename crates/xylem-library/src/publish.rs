@@ -34,6 +34,7 @@ use members::ServedFile;
 use serving::SharedFiles;
 use sums::{KeptSums, NewSums};
 
+pub use before::recorded_looks;
 pub use error::PublishError;
 pub use onward::{Onward, onward, signed_at};
 pub use sealed::{Recipients, Sealing, publish_sealed};

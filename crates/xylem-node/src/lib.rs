@@ -53,9 +53,9 @@ pub use xylem_app::RegisterError;
 pub use xylem_engine::{
     EngineError, bind_links, look_up_place, offered, resolve, routed, wall_clock,
 };
+pub use xylem_folder::{MeshNews, MeshStart};
 pub use xylem_forward::ForwardingStrategy;
 pub use xylem_library::admission::Prove;
-pub use xylem_library::folder::{MeshNews, MeshStart};
 pub use xylem_library::reachable::{
     FaceAddress, LINK_PORT, NDN_PORT, PeerAddress, PeerUri, PeerWay, Relay, WEB_SOCKET_PORT,
     WayTaken,

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_library::folder::{MemberLog, MemberStatement, Past, Roles, SyncGroup};
+use xylem_folder::{MemberLog, MemberStatement, Past, Roles, SyncGroup};
 use xylem_library::reachable::PeerAddress;
 use xylem_library::{Selection, Stop, keys};
 use xylem_link::StaticKey;

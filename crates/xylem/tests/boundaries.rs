@@ -44,6 +44,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "xylem-folder",
+        &[
+            "xylem-hash",
+            "xylem-tree",
+            "xylem-packet",
+            "xylem-trust",
+            "xylem-object",
+            "xylem-store",
+            "xylem-library",
+        ],
+    ),
+    (
         "xylem-client",
         &[
             "xylem-congestion",

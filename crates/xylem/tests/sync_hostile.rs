@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
-use xylem_library::folder::{
+use xylem_folder::{
     Index, IndexItem, Invitation, ItemKind, LogEntry, MemberLog, MemberStatement, Past, Roles,
     SyncGroup, Vector,
 };
@@ -632,7 +632,7 @@ fn an_endless_index_takes_no_memory_and_delays_no_member() {
     drop(endless);
     let too_large = mallory.dir.join("too-large");
     let sparse = fs::File::create(&too_large).unwrap();
-    sparse.set_len(xylem_library::folder::MAX_INDEX + 1).unwrap();
+    sparse.set_len(xylem_folder::MAX_INDEX + 1).unwrap();
     let says = |told: &serde_json::Value, what: &str| {
         told["what"].as_str().is_some_and(|said| said.contains("mallory") && said.contains(what))
     };

@@ -142,7 +142,8 @@ pub(super) struct ChangeDetector {
 
 /// Returns how files of a directory published under this root looked on disk, by path; files without a record are left
 /// out.
-pub(crate) fn recorded_looks(
+#[must_use]
+pub fn recorded_looks(
     store: &Store,
     directory: &Path,
     root: &Hash,

@@ -7,12 +7,12 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use xylem_engine::StreamEvent;
-use xylem_forward::FaceId;
-use xylem_library::folder::{
+use xylem_folder::{
     FULL_MESH, Histories, KnownStatements, LinkRefusal, MAX_MEMBERS, MemberStatement, Membership,
     MeshNews, MeshStart, NotAdmitted, ProofRequest, Roles, StatementError, StatementOutcome,
     SyncGroup,
 };
+use xylem_forward::FaceId;
 use xylem_link::{StreamId, purpose};
 use xylem_object::PublisherId;
 

@@ -15,7 +15,7 @@ use super::{ShareError, ShareOptions, bind, open, publisher_of};
 use crate::event::Event;
 use crate::mail::while_delivering;
 use xylem_engine::Engine;
-use xylem_library::folder::{MeshNews, MeshStart, Roles};
+use xylem_folder::{MeshNews, MeshStart, Roles};
 use xylem_library::mail::MailStore;
 use xylem_library::publications::{PublicationId, ServedContent};
 use xylem_library::publish::Recipients;

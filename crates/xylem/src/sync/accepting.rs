@@ -4,7 +4,7 @@ use crate::exit::{CommandFailure, Exit};
 use crate::output::{Out, text::clean};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use xylem_library::folder::{RulesChange, SyncHome};
+use xylem_folder::{RulesChange, SyncHome};
 
 /// Prints what the rules change, and puts them in force.
 pub(super) fn accept(

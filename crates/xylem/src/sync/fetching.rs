@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use xylem_library::folder::{FolderError, MAX_INDEX, MemberStatement, StoredIndex};
+use xylem_folder::{FolderError, MAX_INDEX, MemberStatement, StoredIndex};
 use xylem_library::{Blame, Error, Existing, Only, Output, SaveOptions, Stop, os_bytes};
 use xylem_node::{Event, GetError, GetOptions, get};
 use xylem_object::Ticket;

@@ -4,7 +4,7 @@
 use crate::exit::{CommandFailure, Exit};
 use crate::output::{Out, text::clean};
 use serde::Serialize;
-use xylem_library::folder::{LogEntry, MemberLog, MemberStatement, Past, SyncHome, entries};
+use xylem_folder::{LogEntry, MemberLog, MemberStatement, Past, SyncHome, entries};
 use xylem_object::PublisherId;
 use xylem_trust::utc;
 

@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
-use xylem_library::folder::{
+use xylem_folder::{
     FULL_MESH, Invitation, MemberLog, MemberStatement, Membership, ObstacleKind, Past, RulesNews,
     SyncFolder, SyncHome, WaitingRules, Watched,
 };

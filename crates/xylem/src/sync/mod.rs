@@ -32,7 +32,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use telling::EventPrinter;
-use xylem_library::folder::{
+use xylem_folder::{
     HomeError, Invitation, InvitationError, LastRun, MemberRole, RoleSchema, SyncHome,
     VersionPolicy,
 };

@@ -13,7 +13,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use xylem_library::folder::{FULL_MESH, ObstacleKind, Obstacles, SyncHome};
+use xylem_folder::{FULL_MESH, ObstacleKind, Obstacles, SyncHome};
 use xylem_library::{Blame, Error, Only, canonical, disk, os_path};
 use xylem_node::wall_clock;
 use xylem_store::{Clobber, write_atomically};
@@ -183,7 +183,7 @@ impl SyncStatus {
     /// The status of a folder for which no process has written one yet.
     fn never_started(home: &SyncHome, folder: &Path) -> Result<Self, CommandFailure> {
         let founder = home.invitation.group.founder;
-        let member = |(said, _): (xylem_library::folder::MemberStatement, Vec<u8>)| MemberStatus {
+        let member = |(said, _): (xylem_folder::MemberStatement, Vec<u8>)| MemberStatus {
             name: said.name,
             key: said.member.to_string(),
             role: if said.member == founder { "founder" } else { "member" }.to_owned(),

@@ -12,7 +12,7 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use xylem_library::folder::OWN;
+use xylem_folder::OWN;
 use xylem_node::Event;
 
 /// First pause between two lines of the same kind; it doubles with each further line.

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use xylem_folder::FULL_MESH;
 use xylem_forward::FaceId;
-use xylem_library::folder::FULL_MESH;
 use xylem_object::PublisherId;
 
 use super::Mesh;

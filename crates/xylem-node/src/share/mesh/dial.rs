@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use xylem_folder::MeshNews;
 use xylem_forward::FaceId;
-use xylem_library::folder::MeshNews;
 use xylem_library::reachable::PeerAddress;
 use xylem_object::{PublisherId, Ticket};
 

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use xylem_engine::StreamEvent;
-use xylem_forward::FaceId;
-use xylem_library::folder::{
+use xylem_folder::{
     LinkRefusal, MemberLog, MemberRole, MemberStatement, MeshNews, MeshStart, Past, Roles,
     SyncGroup,
 };
+use xylem_forward::FaceId;
 use xylem_library::reachable::PeerAddress;
 use xylem_link::{
     Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey, StreamError, StreamId, StreamRead,

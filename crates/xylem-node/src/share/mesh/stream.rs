@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use xylem_folder::{Histories, StatementInbox};
 use xylem_forward::FaceId;
-use xylem_library::folder::{Histories, StatementInbox};
 use xylem_link::{StreamId, StreamRead};
 use xylem_object::PublisherId;
 

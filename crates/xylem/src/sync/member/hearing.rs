@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use xylem_library::folder::{HomeError, LinkRefusal, MemberStatement, Roles, StatementError};
+use xylem_folder::{HomeError, LinkRefusal, MemberStatement, Roles, StatementError};
 use xylem_library::{Blame, Error};
 use xylem_node::{MeshNews, wall_clock};
 use xylem_object::PublisherId;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use xylem_library::folder::MemberRole;
+use xylem_folder::MemberRole;
 use xylem_node::wall_clock;
 use xylem_object::PublisherId;
 

@@ -1,7 +1,7 @@
 //! Applies what other members have and we have not.
 //!
 //! Each file is independent. A file that cannot be fetched, has no room or has to wait is left out of the plan, with a
-//! note ([`xylem_library::folder::Obstacles`]). The rest is fetched and put in place, a portion at a time, the smallest
+//! note ([`xylem_folder::Obstacles`]). The rest is fetched and put in place, a portion at a time, the smallest
 //! files first. Verified content is kept by its root, so that it serves any version of the folder that contains it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -9,8 +9,8 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use xylem_folder::{Applied, MemberStatement, Obstacle, ObstacleKind, Plan, StoredIndex};
 use xylem_hash::Hash;
-use xylem_library::folder::{Applied, MemberStatement, Obstacle, ObstacleKind, Plan, StoredIndex};
 use xylem_library::{Blame, Error, Only, Stop, os_path, sink};
 use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
