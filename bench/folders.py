@@ -46,7 +46,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from folders_group import (
     NOBODY, ROOT, Group, Syncthing, Xylem, alone, as_user, clock_library, once, sweep,
 )
-from folders_model import RULES, Impossible, Ledger, Operations, contents, differences, text_of, touched
+from folders_model import RULES, Impossible, Ledger, Operations, contents, differences, left_out, text_of, touched
 from processes import Failed
 
 PLAIN = ["a", "b.txt", "Notes", "photo.jpg", "x.tmp", "keep.tmp", "secret"]
@@ -235,6 +235,7 @@ class Run:
                 names = member.reader.other_names(member.folder, paths, member.kind.own)
                 paths = list(dict.fromkeys(paths + names))
                 before = member.reader.at(member.folder, paths)
+                above = missing_above(member.folder, paths)
             began = time.time_ns()
             user = Operations(member.folder, self.case["seed"], seed_number, self.ledger.wrote, member.kind.rules_file)
             try:
@@ -249,8 +250,10 @@ class Run:
         if kind == "ignore":
             self.rules(member)
         self.ledger.after(member, before, after, member.tree, quiet=kind == "silent")
-        if member.reads_only and before != after:
+        if member.reads_only:
             member.own_paths |= {path for path in {*before, *after} if before.get(path) != after.get(path)}
+            # An operation that finds nothing to work on has made directories, too.
+            member.own_paths |= above - missing_above(member.folder, paths)
 
     def shift_times(self, member, paths, began):
         """A machine with a wrong clock gives its files wrong times."""
@@ -276,7 +279,11 @@ class Run:
         if rules != member.rules:
             before, member.rules, member.rules_are_old = member.rules, rules, False
             member.all_rules.add(rules)
-            self.ledger.rules_changed(member, member.tree(), before)
+            tree = member.tree()
+            self.ledger.rules_changed(member, tree, before)
+            if member.reads_only:
+                # What they uncover is a change that no other member takes.
+                member.own_paths |= {path for path in tree if left_out(path, before) and not member.leaves_out(path)}
 
     # Faults.
 
@@ -559,6 +566,12 @@ def root_again():
     finally:
         if ROOT:
             os.seteuid(NOBODY)
+
+
+def missing_above(folder, paths):
+    """The directories on the way to these paths that are not there."""
+    above = {str(parent) for path in paths for parent in pathlib.PurePosixPath(path).parents if str(parent) != "."}
+    return {path for path in above if not os.path.lexists(os.path.join(folder, path))}
 
 
 def empty(folder, but=()):

@@ -438,10 +438,11 @@ class Member:
         return any(left_out(path, rules) for rules in self.all_rules)
 
     def apart(self, path):
-        """Whether its version of a path may differ from the others': it is read-only, and has changed the path."""
-        if not self.own_paths:
-            return False
-        return any(mark in path for mark in (".conflict-", ".sync-conflict-")) or any(
+        """Whether its version of a path may differ from the others': it is read-only, and has changed the path, or has
+        something in a directory that its rules exclude and that a version of others was to replace."""
+        if any(mark in path for mark in (".conflict-", ".sync-conflict-")):
+            return bool(self.own_paths or (self.reads_only and self.holding))
+        return any(
             path == own or path.startswith(own + "/") or own.startswith(path + "/") for own in self.own_paths
         )
 

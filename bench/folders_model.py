@@ -9,6 +9,7 @@ import dataclasses
 import fnmatch
 import hashlib
 import os
+import pathlib
 import random
 import re
 import shutil
@@ -403,9 +404,10 @@ class Entry:
     secret: int | None = None
     # Members that removed it without the right to remove it for others.
     without: set = dataclasses.field(default_factory=set)
-    # All members had it at rest, at these paths.
+    # All members had it at rest.
     settled: bool = False
-    places: frozenset = frozenset()
+    # Paths at which a member had it.
+    places: set = dataclasses.field(default_factory=set)
     # It was removed once. If it was wanted again since, that is one copy of it; other copies may still be on their way
     # out.
     once_gone: bool = False
@@ -475,8 +477,9 @@ class Ledger:
             entry.only = member.number if member.reads_only else None
         elif not member.reads_only:
             entry.only = None
-        # No scan need have seen that it was away, and a removal that was on its way may arrive.
+        # No scan need have seen that it was away from a place of its own, and a removal that was on its way may arrive.
         entry.partly_gone |= entry.once_gone and path in entry.places
+        entry.places.add(path)
         entry.wanted, entry.secret, entry.path = True, None, path
         entry.without.discard(member.number)
 
@@ -562,7 +565,7 @@ class Ledger:
                 found.append(("lost", f"content {what[:8]}, last at {entry.path!r}, is not at {lack}; it is at {', '.join(where) or 'none'}"))
             else:
                 entry.settled = entry.only is None
-                entry.places = frozenset(path for tree in trees for path, thing in tree.items() if thing.what == what)
+                entry.places |= {path for tree in trees for path, thing in tree.items() if thing.what == what}
                 # Content that only the trash has is removed in time, and at once where there is no room.
                 entry.wanted = stands
         for member, tree, trash in zip(members, trees, trashes):
@@ -583,12 +586,20 @@ class Ledger:
 def differences(members, trees, compared):
     """Paths that differ between members which should have the same: [(path, {member: value})]."""
     found = []
+    # A reader's directory stays where something is in it that others leave out: no other has removed that.
+    holding = {}
+    for member, tree in zip(members, trees):
+        if member.reads_only:
+            alone = [path for path in tree if any(other.leaves_out(path) for other in members)]
+            holding[member.number] = {str(parent) for path in alone for parent in pathlib.PurePosixPath(path).parents}
     for path in sorted(set().union(*trees)):
         if path == RULES:
             continue
         values = {}
         for member, tree in zip(members, trees):
             if member.leaves_out(path) or path in member.holding or member.apart(path):
+                continue
+            if path in holding.get(member.number, ()):
                 continue
             thing = tree.get(path)
             if thing and thing.kind == "directory" and "directory-modes" not in compared:

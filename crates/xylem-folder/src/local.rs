@@ -54,6 +54,8 @@ pub struct SyncFolder {
     pub(super) names: Names,
     /// The index on disk, in order.
     pub(super) stored: StoredIndex,
+    /// Largest number of a change by this member.
+    newest_own: u64,
     /// Changes to the index that are not written yet.
     pub(super) changes: BTreeMap<Vec<u8>, IndexItem>,
     /// Items that an earlier run was about to put in place when it ended. Where one is found, it does not count as a
@@ -83,6 +85,16 @@ pub struct SyncFolder {
     pub(super) unsettled: HashSet<Vec<u8>>,
     /// Result of the last scan.
     pub(super) looked: LastScan,
+}
+
+/// The moment of a scan.
+#[derive(Clone, Copy)]
+struct ScanTime {
+    /// Milliseconds since 1970, by this machine's clock.
+    now_ms: u64,
+    /// Number of the changes that it finds: larger than those of all earlier ones by this member, also if the clock was
+    /// set back. The version of a path that was forgotten begins anew, and others have seen its earlier numbers.
+    number: u64,
 }
 
 /// Result of the last scan of a folder. How files looked then, change times included, is stored with the publication.
@@ -150,6 +162,10 @@ impl SyncFolder {
             fs::create_dir_all(&own).map_err(at(&own))?;
             mark(&own, kept)?;
         }
+        let mut newest_own = 0;
+        for entry in stored.entries()? {
+            newest_own = entry?.1.version.number_of(&me).max(newest_own);
+        }
         let mut names = stored.names().clone();
         names.insert(me, name.to_owned());
         let (rules, changes) = (FolderRules::of(root, kept), BTreeMap::new());
@@ -162,6 +178,7 @@ impl SyncFolder {
             me,
             names,
             stored,
+            newest_own,
             changes,
             pending,
             rules,
@@ -180,6 +197,11 @@ impl SyncFolder {
         };
         folder.check_there()?;
         Ok(folder)
+    }
+
+    /// Records that this member has used numbers up to `number`, for example in statements. Its changes get larger ones.
+    pub fn raise_numbers(&mut self, number: u64) {
+        self.newest_own = self.newest_own.max(number);
     }
 
     /// Checks that this is still the folder of the index. A path of the index must not count as removed because another
@@ -294,6 +316,7 @@ impl SyncFolder {
         now_ms: u64,
     ) -> Result<(), FolderError> {
         self.check_there()?;
+        let time = ScanTime { now_ms, number: now_ms.max(self.newest_own.saturating_add(1)) };
         self.looked.begin(store, root);
         self.habits.forget();
         if !self.changes.is_empty() {
@@ -320,22 +343,23 @@ impl SyncFolder {
                 entry.clone_from(&first.entry);
             }
             let Some(kind) = kind(entry) else { continue };
-            self.handle_missing_before(&mut known, Some(&path), &mut stock, now_ms)?;
+            self.handle_missing_before(&mut known, Some(&path), &mut stock, time)?;
             let then = known.next_if(|next| matches!(next, Ok((then, _)) if *then == path));
             let then = then.transpose()?.map(|(_, item)| item);
             stock.uncovered |= then.as_ref().is_some_and(|then| then.absent);
             let seen = self.see_attributes(&path, &kind, &mut stock.attributes);
             let found = FoundItem { kind, attributes: seen };
-            let (mut item, is_new) = self.item_now(&path, then, found, now_ms);
+            let (mut item, is_new) = self.item_now(&path, then, found, time);
             self.retry_attributes(&path, &mut item, &mut stock.attributes, now_ms);
             stock.push(&path, &item)?;
             if is_new && stock.sent.len() < MAX_FOLLOWED {
                 stock.sent.push(path);
             }
         }
-        self.handle_missing_before(&mut known, None, &mut stock, now_ms)?;
+        self.handle_missing_before(&mut known, None, &mut stock, time)?;
         drop(known);
         self.uncovered |= stock.uncovered;
+        self.newest_own = self.newest_own.max(stock.newest_own);
         self.state_as_held = stock.state.finish();
         self.stored = stock.writer.finish_after(Some(&self.stored))?;
         self.end_attribute_scan(stock.attributes, now_ms);
@@ -356,7 +380,7 @@ impl SyncFolder {
         known: &mut Peekable<Entries<'_>>,
         path: Option<&[u8]>,
         stock: &mut IndexUpdate,
-        now_ms: u64,
+        time: ScanTime,
     ) -> Result<(), FolderError> {
         let before = |next: &Result<(Vec<u8>, IndexItem), FolderError>| {
             next.as_ref().map_or(true, |(then, _)| path.is_none_or(|path| then.as_slice() < path))
@@ -367,7 +391,7 @@ impl SyncFolder {
                 stock.push(&path, &item)?;
             } else if self.pacing.is_held(&path) {
                 stock.hold(&path, item)?;
-            } else if let Some(item) = self.missing(&path, item, now_ms) {
+            } else if let Some(item) = self.missing(&path, item, time) {
                 stock.push(&path, &item)?;
             } else {
                 // The path is forgotten, so that other members send it again.
@@ -383,7 +407,7 @@ impl SyncFolder {
         path: &[u8],
         then: Option<IndexItem>,
         found: FoundItem,
-        now_ms: u64,
+        time: ScanTime,
     ) -> (IndexItem, bool) {
         let FoundItem { kind, attributes } = found;
         let mut item = then.unwrap_or_else(IndexItem::none);
@@ -400,10 +424,10 @@ impl SyncFolder {
                 return (IndexItem { absent: false, unapplied, ..then.clone() }, false);
             }
         }
-        let edited_ms = self.edited(path, &kind).unwrap_or(now_ms);
+        let edited_ms = self.edited(path, &kind).map_or(time.now_ms, |ms| ms.min(time.now_ms));
         let kind = as_kept(&item.kind);
         let (attributes, unapplied) = attributes.after(&item, item.is_alike(&kind));
-        item.changed_to(kind, attributes, self.me, edited_ms, now_ms);
+        item.changed_to(kind, attributes, self.me, edited_ms, time.number);
         item.unapplied = unapplied;
         (item, true)
     }
@@ -425,7 +449,7 @@ impl SyncFolder {
 
     /// Returns the item of a path that the scan did not find. It counts as removed, unless the rules leave it out or it
     /// cannot be read. `None`: it is missing, but the user is not known to have removed it.
-    fn missing(&self, path: &[u8], mut item: IndexItem, now_ms: u64) -> Option<IndexItem> {
+    fn missing(&self, path: &[u8], mut item: IndexItem, time: ScanTime) -> Option<IndexItem> {
         // Each component is checked: what a symbolic link leads to is not the file that was there.
         let on_disk = within(&self.root, path, false).and_then(|at| at.symlink_metadata());
         let removed = match on_disk {
@@ -443,7 +467,7 @@ impl SyncFolder {
         if self.again || (item.absent && !self.was_obstructed(path)) {
             return None;
         }
-        item.changed(ItemKind::Gone, self.me, now_ms, now_ms);
+        item.changed(ItemKind::Gone, self.me, time.now_ms, time.number);
         Some(item)
     }
 
@@ -567,6 +591,9 @@ struct FoundItem {
 /// The index of a folder while it is being written.
 struct IndexUpdate {
     writer: IndexWriter,
+    me: MemberId,
+    /// Largest number of a change by this member.
+    newest_own: u64,
     /// Hash of the folder's state, with held files in their version before.
     state: StateHasher,
     /// Paths that this member changed.
@@ -580,10 +607,12 @@ impl IndexUpdate {
     fn begin(path: &Path, about: &[u8], of: &SyncFolder) -> Result<Self, FolderError> {
         let writer = IndexWriter::new(path, about, &of.names)?;
         let (state, attributes) = (StateHasher::default(), AttributeScan::default());
-        Ok(Self { writer, state, sent: Vec::new(), uncovered: false, attributes })
+        let (me, newest_own) = (of.me, 0);
+        Ok(Self { writer, me, newest_own, state, sent: Vec::new(), uncovered: false, attributes })
     }
 
     fn push(&mut self, path: &[u8], item: &IndexItem) -> Result<(), FolderError> {
+        self.newest_own = self.newest_own.max(item.version.number_of(&self.me));
         self.state.add(path, item);
         self.writer.push(path, item)
     }

@@ -30,7 +30,8 @@ impl Vector {
         &self.0
     }
 
-    fn get(&self, member: &MemberId) -> u64 {
+    /// Returns the number of the last change by a member; 0 if there is none.
+    pub fn number_of(&self, member: &MemberId) -> u64 {
         let at = self.0.binary_search_by_key(member, |(id, _)| *id);
         at.ok().and_then(|at| self.0.get(at)).map_or(0, |(_, number)| *number)
     }
@@ -52,7 +53,7 @@ impl Vector {
 
     /// Returns whether the vector has seen this change.
     pub fn has_seen(&self, dot: Dot) -> bool {
-        self.get(&dot.by) >= dot.number
+        self.number_of(&dot.by) >= dot.number
     }
 
     /// Returns the vector that has seen what either has.
@@ -75,7 +76,7 @@ impl Vector {
 
     /// Compares two vectors; `None` if they are concurrent: neither has seen all of the other.
     pub fn order(&self, other: &Self) -> Option<Ordering> {
-        let behind = |a: &Self, b: &Self| a.0.iter().any(|(id, number)| *number > b.get(id));
+        let behind = |a: &Self, b: &Self| a.0.iter().any(|(id, number)| *number > b.number_of(id));
         match (behind(self, other), behind(other, self)) {
             (false, false) => Some(Ordering::Equal),
             (true, false) => Some(Ordering::Greater),

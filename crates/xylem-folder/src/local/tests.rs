@@ -264,6 +264,32 @@ fn a_new_marker_removes_no_files_of_others() {
     assert!(world.is_gone("a"));
 }
 
+/// Others have seen the earlier numbers of this member at the path: what it writes there has to be new to them.
+#[test]
+fn a_change_has_a_larger_number_than_all_earlier_ones_though_the_clock_was_set_back() {
+    let mut world = World::new();
+    world.write("a.tmp", "first");
+    world.look(1);
+    let seen_by_others = world.item("a.tmp").unwrap().version;
+    world.write(".xylemignore", "*.tmp\n");
+    world.look(1);
+    fs::remove_file(world.at("a.tmp")).unwrap();
+    world.look(1);
+    world.write(".xylemignore", "\n");
+    world.look(1);
+    assert!(world.item("a.tmp").is_none(), "it is forgotten");
+    world.now_ms -= 3_600_000;
+    world.write("a.tmp", "second");
+    world.look(1);
+    assert!(!seen_by_others.has_seen(world.item("a.tmp").unwrap().content));
+    // The same after a restart without its index, by the numbers of its statements.
+    world.now_ms -= 3_600_000;
+    world.folder.raise_numbers(seen_by_others.newest() + 1_000_000);
+    world.write("b", "new");
+    world.look(1);
+    assert!(world.item("b").unwrap().content.number > seen_by_others.newest() + 1_000_000);
+}
+
 #[test]
 fn an_unreadable_file_is_not_taken_for_removed() {
     use std::os::unix::fs::PermissionsExt;

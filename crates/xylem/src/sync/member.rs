@@ -415,6 +415,7 @@ impl<'a> SyncMember<'a> {
         let (content, shared) = serving.share(&self.path, how, self.stop, quiet)?;
         let (ticket, root) = self.ticket(shared)?;
         let (store, now) = (&self.options.store, wall_clock().milliseconds());
+        self.folder.raise_numbers(self.log.newest());
         self.folder.record_scan(store, &root, &ticket.to_bytes(), now)?;
         self.note_skipped(skipped, tell);
         let wait = |due: u64| Instant::now() + Duration::from_millis(due.saturating_sub(now));
