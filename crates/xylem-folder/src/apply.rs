@@ -285,7 +285,9 @@ impl SyncFolder {
             }
             // If no other member takes this member's changes, a change would only separate the two for ever. The
             // directory stays as it was known, and goes once it is empty.
-            Ok(StepOutcome::Stays) if self.only_reads => self.uncovered = true,
+            Ok(StepOutcome::Stays) if self.only_reads => {
+                self.staying.insert(place.path);
+            }
             Ok(StepOutcome::Stays) => {
                 let kept = kept_item(place.before, place.item);
                 self.keep_after_all(place.path, kept, now_ms);

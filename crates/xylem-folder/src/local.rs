@@ -66,7 +66,9 @@ pub struct SyncFolder {
     /// Missing files are fetched again: it is not known that the user removed them.
     again: bool,
     /// Something that others have, and that was skipped until now, is to be taken over.
-    pub(super) uncovered: bool,
+    uncovered: bool,
+    /// Directories that others have removed and that stay at this member, which only reads, as something is in them.
+    pub(super) staying: BTreeSet<Vec<u8>>,
     /// [`Folder::state`], but with held files in their version before.
     state_as_held: Hash,
     /// The trash: files that other members replaced or removed.
@@ -185,6 +187,7 @@ impl SyncFolder {
             pacing: Pacing::default(),
             again: false,
             uncovered: false,
+            staying: BTreeSet::new(),
             state_as_held,
             trash,
             attributes_chosen: false,
@@ -359,6 +362,7 @@ impl SyncFolder {
         self.handle_missing_before(&mut known, None, &mut stock, time)?;
         drop(known);
         self.uncovered |= stock.uncovered;
+        self.notice_emptied();
         self.newest_own = self.newest_own.max(stock.newest_own);
         self.state_as_held = stock.state.finish();
         self.stored = stock.writer.finish_after(Some(&self.stored))?;
@@ -372,6 +376,17 @@ impl SyncFolder {
             mark(&self.root.join(OWN), &self.kept)?;
         }
         self.clear_pending()
+    }
+
+    /// Looks for [staying](Self::staying) directories that are empty now, or gone: their removal is to be taken over.
+    pub(super) fn notice_emptied(&mut self) {
+        let root = &self.root;
+        let before = self.staying.len();
+        self.staying.retain(|path| {
+            let there = within(root, path, false).and_then(fs::read_dir);
+            there.is_ok_and(|mut entries| entries.next().is_some())
+        });
+        self.uncovered |= self.staying.len() < before;
     }
 
     /// Handles the known paths before `path` that the scan did not find.
