@@ -137,8 +137,8 @@ const EDGE_ONLY: &[&str] = &[
 ];
 
 /// Crates that start threads for hashing, reading back and writing. These threads wait for a disk or a lock and read no
-/// clock.
-const THREADS: &[&str] = &["xylem-library"];
+/// clock. A folder's watcher waits between looks where the system reports no changes.
+const THREADS: &[&str] = &["xylem-library", "xylem-folder"];
 
 /// Crates with sockets: the sockets themselves, which wait for nothing, the loop, which waits, and those of the DHT, on a
 /// thread of their own.
