@@ -498,6 +498,10 @@ class Ledger:
             if not thing.what or thing.what == NOTHING or path == RULES:
                 continue
             was, now = left_out(path, before), member.leaves_out(path)
+            if was and not now:
+                # What it replaced while its rules left the path out is replaced for all now.
+                for replaced in self.entries.values():
+                    replaced.partly_gone |= member.number in replaced.without and path in replaced.places
             entry = self.entries.get(thing.what)
             if was and not now and entry and entry.once_gone:
                 # It may reach other members, but need not.

@@ -120,6 +120,23 @@ class Model(unittest.TestCase):
             self.assertEqual(self.wrong(), [] if new == "a" else ["lost"])
             self.ledger.entries.clear()
 
+    def test_what_was_replaced_under_a_rule_goes_when_the_rule_goes(self):
+        for uncovers in (False, True):
+            self.do(self.members[0], "write", "a.tmp", 100)
+            self.travel("a.tmp")
+            self.assertEqual(self.wrong(), [])
+            self.members[1].rules = ("*.tmp",)
+            self.do(self.members[1], "save", "a.tmp", 50)
+            self.members[1].rules = ()
+            if uncovers:
+                self.ledger.rules_changed(self.members[1], self.members[1].tree(), ("*.tmp",))
+            os.unlink(self.members[0].folder / "a.tmp")
+            os.link(self.members[1].folder / "a.tmp", self.members[0].folder / "a.tmp")
+            self.assertEqual("lost" in self.wrong(), not uncovers)
+            for member in self.members:
+                os.unlink(member.folder / "a.tmp")
+            self.ledger.entries.clear()
+
     def test_what_nobody_wrote_is_told(self):
         self.do(self.members[0], "write", "a", 100)
         self.travel("a")
