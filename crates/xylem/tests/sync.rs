@@ -375,6 +375,27 @@ fn rules_exclude_files() {
 }
 
 #[test]
+fn a_readers_directory_goes_with_the_last_thing_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (alice, bob) = two(dir.path());
+    alice.write("d/x", "alice's");
+    bob.has("d/x", "alice's");
+    let mut command = alice.command();
+    command.args(["--read-only", "bob"]);
+    assert_exit(&finish(command), 0);
+    until("bob is told", || !bob.told("sync_read_only").is_empty());
+    bob.write("d/own", "bob's");
+    fs::remove_dir_all(alice.at("d")).unwrap();
+    until("bob removes what alice removed", || !bob.at("d/x").exists());
+    // He has applied her next change, too.
+    alice.write("a", "alice's");
+    bob.has("a", "alice's");
+    assert!(bob.at("d/own").exists() && !alice.at("d").exists());
+    fs::remove_file(bob.at("d/own")).unwrap();
+    until("the directory goes", || !bob.at("d").exists());
+}
+
+#[test]
 fn a_read_only_member_changes_nothing_elsewhere() {
     let dir = tempfile::tempdir().unwrap();
     let (mut alice, bob) = two(dir.path());
