@@ -590,12 +590,13 @@ class Ledger:
 def differences(members, trees, compared):
     """Paths that differ between members which should have the same: [(path, {member: value})]."""
     found = []
-    # A reader's directory stays where something is in it that others leave out: no other has removed that.
+    # A reader keeps what others leave out, and its directories: no other has removed it, and one that would take it again
+    # takes nothing from a reader.
     holding = {}
     for member, tree in zip(members, trees):
         if member.reads_only:
             alone = [path for path in tree if any(other.leaves_out(path) for other in members)]
-            holding[member.number] = {str(parent) for path in alone for parent in pathlib.PurePosixPath(path).parents}
+            holding[member.number] = {str(parent) for path in alone for parent in pathlib.PurePosixPath(path).parents} | set(alone)
     for path in sorted(set().union(*trees)):
         if path == RULES:
             continue
