@@ -385,6 +385,8 @@ class Run:
     def role(self, member, kind):
         if self.group.kind.name != "xylem" or member.key is None or member.reads_only == (kind == "read-only"):
             return
+        # It has to learn of it before it goes on.
+        self.group.heal()
         self.group.role("--" + kind, member)
         if kind == "read-only":
             member.reads_only, member.heard_role, member.own_paths = True, False, set()

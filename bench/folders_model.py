@@ -469,6 +469,9 @@ class Ledger:
         if out:
             if entry is None:
                 self.entries[what] = Entry(path, False, secret=member.number if member.rules_are_old else None)
+            elif entry.secret != member.number:
+                # Two users made the same, such as links to one place: where it came from is not known any more.
+                entry.secret = None
             return
         if entry is None:
             entry = self.entries[what] = Entry(path, True)
@@ -544,7 +547,9 @@ class Ledger:
             if not entry.wanted:
                 continue
             self.checked += 1
-            stands = any(what in contents_of for contents_of in stand)
+            # A copy of a member that only reads is for itself: nobody takes what that member offers.
+            offers = (contents_of for k, contents_of in enumerate(stand) if not members[k].reads_only or entry.only == members[k].number)
+            stands = any(what in contents_of for contents_of in offers)
             somewhere = any(what in contents_of for contents_of in has)
             if not stands and (entry.partly_gone or (somewhere and entry.quiet)):
                 entry.wanted = False

@@ -120,6 +120,30 @@ class Model(unittest.TestCase):
             self.assertEqual(self.wrong(), [] if new == "a" else ["lost"])
             self.ledger.entries.clear()
 
+    def test_a_copy_that_only_a_reader_has_obliges_nobody(self):
+        # The writer has it twice and removes one; a reader that had the other moves it; then the writer removes that.
+        writer, reader = self.members
+        self.do(writer, "write", "a", 100)
+        self.do(writer, "copy", "a", "b")
+        self.travel("a")
+        self.travel("b")
+        reader.reads_only = True
+        self.do(writer, "remove", "b")
+        self.do(reader, "rename", "a", "mine/a")
+        (writer.folder / "a").unlink()
+        self.assertEqual(self.wrong(), [])
+        # Nor does it where the only other copy is one that rules leave out.
+        self.do(writer, "write", "c.tmp", 100)
+        self.travel("c.tmp")
+        writer.rules = ("*.tmp",)
+        (writer.folder / "c.tmp").unlink()
+        self.assertEqual(self.wrong(), [])
+        # What is gone without any of that is lost, though a reader has it.
+        self.do(writer, "write", "d", 100)
+        self.travel("d")
+        (writer.folder / "d").unlink()
+        self.assertEqual(self.wrong(), ["lost"])
+
     def test_what_was_replaced_under_a_rule_goes_when_the_rule_goes(self):
         for uncovers in (False, True):
             self.do(self.members[0], "write", "a.tmp", 100)
@@ -158,6 +182,18 @@ class Model(unittest.TestCase):
         self.assertEqual((self.wrong(), self.apart()), ([], []))
         self.travel("a.tmp")
         self.assertEqual(self.wrong(), ["leaked"])
+
+    def test_what_two_users_made_for_themselves_has_not_leaked(self):
+        for member in self.members:
+            member.rules = ("*.tmp",)
+        self.do(self.members[0], "write", "a.tmp", 100)
+        self.travel("a.tmp")
+        self.assertEqual(self.wrong(), ["leaked"])
+        # Two links to one place.
+        self.do(self.members[0], "to_link", "b.tmp", "d1")
+        self.do(self.members[1], "to_link", "c.tmp", "d1")
+        (self.members[1].folder / "a.tmp").unlink()
+        self.assertEqual(self.wrong(), [])
 
     def test_rules_mean_what_they_do_to_git(self):
         self.assertTrue(left_out("d/x.tmp", ("*.tmp",)))
