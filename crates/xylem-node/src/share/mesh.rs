@@ -35,6 +35,8 @@ const ALLOWANCE_PERIOD: Duration = Duration::from_secs(1);
 /// Most bytes of news that may wait for a link; then the link is closed. Statements from before the link came up are
 /// sent as fast as the link takes them, and do not count.
 const MAX_WAITING: usize = 4 << 20;
+/// How long a peer's statements are held if it does not show the statement of ours that it knows, which it sends at once.
+const UNSHOWN_FOR: Duration = Duration::from_secs(2);
 /// Time for a refused peer to read the refusal.
 const REFUSAL_READ_TIME: Duration = Duration::from_secs(5);
 /// Refusals in a row, by members other than the founder, before they are reported.
@@ -50,6 +52,8 @@ pub(super) struct Mesh {
     members: Membership,
     told_old: bool,
     streams: BTreeMap<FaceId, MemberStream>,
+    /// Statements that are not reported yet, oldest first.
+    held: Vec<HeldStatement>,
     /// Dials by member, each as that member's own statement claims. One member's claim never moves or ends a path to
     /// another.
     dials: BTreeMap<PublisherId, MemberDial>,
@@ -65,6 +69,15 @@ pub(super) struct Mesh {
     /// When the streams' allowances are renewed.
     refill: Duration,
     news: mpsc::Sender<MeshNews>,
+}
+
+/// A member's statement that came over a link whose other end has yet to show which statement of ours it knows.
+struct HeldStatement {
+    /// The key of that end: two members that dial each other have two links for a moment.
+    key: [u8; 32],
+    until: Duration,
+    said: Box<MemberStatement>,
+    bytes: Vec<u8>,
 }
 
 // The maps are ordered, so that one seed gives one run.
@@ -85,6 +98,7 @@ impl Mesh {
             members,
             told_old: false,
             streams: BTreeMap::new(),
+            held: Vec::new(),
             dials: BTreeMap::new(),
             chosen: None,
             claims: DialBudget::of_claims(links.now()),
@@ -99,7 +113,7 @@ impl Mesh {
             mesh.dial_at(links, ticket.publisher, key, &ticket);
         }
         for (statement, bytes) in known {
-            mesh.learn(links, statement, bytes);
+            mesh.learn(links, None, statement, bytes);
         }
         mesh
     }
@@ -169,11 +183,21 @@ impl Mesh {
         }
     }
 
-    /// Takes in a member's statement. Returns false if it is nothing new.
-    fn learn(&mut self, links: &mut dyn MeshLinks, said: MemberStatement, bytes: Vec<u8>) -> bool {
+    /// Takes in a member's statement, which came over the link `from` or is stored. Returns false if it is nothing new.
+    fn learn(
+        &mut self,
+        links: &mut dyn MeshLinks,
+        from: Option<FaceId>,
+        said: MemberStatement,
+        bytes: Vec<u8>,
+    ) -> bool {
         if said.member == self.own {
             if self.heard.is_foreign(&said) {
                 let _ = self.news.send(MeshNews::Twice);
+            } else if let Some(stream) = from.and_then(|face| self.streams.get_mut(&face)) {
+                stream.has_shown_ours = true;
+                let key = stream.key;
+                self.pass_on(|held| held.key == key);
             }
             return false;
         }
@@ -213,9 +237,34 @@ impl Mesh {
             StatementOutcome::Unproven(false) | StatementOutcome::Nothing => return false,
         }
         self.dial_at(links, said.member, said.link_key, &said.index);
-        // If the receiver is gone, the member is about to end.
-        let _ = self.news.send(MeshNews::Said(Box::new(said), bytes));
+        // Our store may be an older one, put back from a copy. Then it lacks changes of ours that others know, and what
+        // others did to them would be taken for newer than what is here. A peer first shows the statement of ours that it
+        // knows, and a store that lacks it ends the member.
+        let may_be_old = self.heard.own.as_ref().is_some_and(|own| own.length() > 1);
+        let stream = from.and_then(|face| self.streams.get(&face)).map(|stream| stream.key);
+        match stream.filter(|key| may_be_old && !self.has_shown_ours(key)) {
+            Some(key) => {
+                let until = links.now() + UNSHOWN_FOR;
+                self.held.push(HeldStatement { key, until, said: Box::new(said), bytes });
+            }
+            // If the receiver is gone, the member is about to end.
+            None => drop(self.news.send(MeshNews::Said(Box::new(said), bytes))),
+        }
         true
+    }
+
+    /// Whether the peer with this key has shown, over any link, a statement of ours that our log has.
+    fn has_shown_ours(&self, key: &[u8; 32]) -> bool {
+        self.streams.values().any(|stream| stream.has_shown_ours && stream.key == *key)
+    }
+
+    /// Reports those of the held statements that are still their members' newest.
+    fn pass_on(&mut self, which: impl Fn(&HeldStatement) -> bool) {
+        for HeldStatement { said, bytes, .. } in self.held.extract_if(.., |held| which(held)) {
+            if self.heard.knows(&bytes) {
+                let _ = self.news.send(MeshNews::Said(said, bytes));
+            }
+        }
     }
 
     /// Sends both statements to all members, so that none trusts the one that rewrote its history.
@@ -315,18 +364,21 @@ impl Mesh {
         }
         // Each end begins with its own statement. A peer that dialled us may learn from the founder's statement that we
         // are a member, so ours follows that once more. The cost is small.
+        // It reads its own statement next: it takes nothing from us before.
         let (founder, own) = (&self.group.founder, self.own_statement.iter());
-        let first: Vec<&Vec<u8>> = self.heard.of(founder).collect();
-        let begins = stream.dialled.is_none() && !first.is_empty();
-        let who = own.clone().filter(|_| begins);
-        who.chain(first).chain(own).for_each(|said| stream.queue(said));
+        let founders: Vec<&Vec<u8>> = self.heard.of(founder).collect();
+        let (begins, ends) = (stream.dialled.is_none(), !founders.is_empty());
+        let who = own.clone().filter(|_| begins).chain(self.heard.of(&member));
+        let own = own.filter(|_| ends || !begins);
+        who.chain(founders).chain(own).for_each(|said| stream.queue(said));
         let question = self.heard.question(&member);
         question.iter().for_each(|question| stream.queue(&question.to_bytes()));
         // In a large group the other end knows most statements already.
         if self.heard.members().count() > FULL_MESH {
             stream.list(&self.heard);
         } else {
-            let others = self.heard.members().filter(|member| *member != founder);
+            let others =
+                self.heard.members().filter(|other| *other != founder && **other != member);
             stream.owed = others.copied().collect();
         }
         let dialled = stream.dialled;
@@ -491,7 +543,7 @@ impl Mesh {
             match member {
                 Some(member) => {
                     self.mark_spoken(&member);
-                    if self.learn(links, statement, said.clone()) {
+                    if self.learn(links, Some(face), statement, said.clone()) {
                         self.send_to_all(links, &said, Some(face));
                     }
                 }
@@ -527,7 +579,7 @@ impl Mesh {
         }
         stream.shown.clone_from(&who.shown);
         self.heard.record_link(&member);
-        let news = self.learn(links, who, said.to_vec());
+        let news = self.learn(links, Some(face), who, said.to_vec());
         if is_member && member != self.own && !self.heard.has_place(&member) {
             return self.refuse(links, face, LinkRefusal::NoPlace);
         }
@@ -612,6 +664,7 @@ impl Mesh {
         let over = self.streams.iter().filter(|(_, s)| s.ends.is_some_and(|ends| ends <= now));
         let over: Vec<FaceId> = over.map(|(face, _)| *face).collect();
         over.into_iter().for_each(|face| self.close_stream(links, face));
+        self.pass_on(|held| held.until <= now);
         if now >= self.refill {
             self.refill = now + ALLOWANCE_PERIOD;
             self.renew_allowances(links);
@@ -652,6 +705,7 @@ impl Mesh {
         let Some(chosen) = &self.chosen else { return Some(Duration::ZERO) };
         let dials = chosen.iter().filter(|_| speaks).filter_map(|who| self.dials.get(who));
         let ends = self.streams.values().filter_map(|stream| stream.ends);
+        let ends = ends.chain(self.held.iter().map(|held| held.until));
         dials.filter_map(|dial| dial.again).chain(held).chain(ends).min()
     }
 }

@@ -195,6 +195,12 @@ struct MeshMember {
     turned_away: Vec<(bool, LinkRefusal)>,
     /// Times that another member came up.
     ups: usize,
+    /// Whether others have a statement of it that its log lacks; and statements of others that it received before it
+    /// learned that, in this run.
+    is_copy: bool,
+    received: usize,
+    /// The member that signs two histories, as its store is put back from a copy.
+    copied: Option<PublisherId>,
 }
 
 fn address(n: usize) -> SocketAddr {
@@ -235,7 +241,23 @@ impl MeshMember {
         let (running, heard, turned_away) = (None, BTreeMap::new(), Vec::new());
         let roles = Roles::default();
         let (number, said) = (0, Vec::new());
-        Self { n, key, dir, running, log, number, said, roles, heard, turned_away, ups: 0 }
+        let (ups, is_copy, received, copied) = (0, false, 0, None);
+        Self {
+            n,
+            key,
+            dir,
+            running,
+            log,
+            number,
+            said,
+            roles,
+            heard,
+            turned_away,
+            ups,
+            is_copy,
+            received,
+            copied,
+        }
     }
 
     fn ticket(&self) -> Ticket {
@@ -329,11 +351,18 @@ impl MeshMember {
         for news in news.try_iter() {
             match news {
                 MeshNews::Said(said, bytes) => {
+                    self.received += 1;
                     self.roles = said.roles.clone().unwrap_or_else(|| self.roles.clone());
                     self.heard.insert(said.member, Rc::new((*said, bytes)));
                 }
+                // Its store was put back from a copy.
+                MeshNews::Twice => {
+                    self.is_copy = true;
+                    self.running = None;
+                    return true;
+                }
+                MeshNews::Rewrote(said, _) if self.copied == Some(said.member) => {}
                 MeshNews::Rewrote(said, _) => panic!("{} is honest", said.member),
-                MeshNews::Twice => panic!("nobody else has this key"),
                 MeshNews::TurnedAway { by_founder, why } => {
                     self.turned_away.push((by_founder, why))
                 }
@@ -778,7 +807,7 @@ fn dialling_claimed_addresses_has_a_bounded_cost() {
                 panic!()
             };
             let read = MemberStatement::read(&said, &world.group).unwrap();
-            assert!(mesh.learn(wires, read, said.clone()));
+            assert!(mesh.learn(wires, None, read, said.clone()));
             mesh.send_to_all(wires, &said, None);
         }
         world.run(ms(20));
@@ -818,6 +847,45 @@ fn a_new_member_learns_of_absent_members() {
     while !reaches(&world) {
         assert!(world.queue.now() < end, "nobody tells it");
         world.run(ms(10));
+    }
+}
+
+/// A member's store is put back from a copy. The others know later statements of it, and what they did to its later
+/// changes looks newer than all that it has. It has to end before it takes anything over.
+#[test]
+fn an_older_store_receives_nothing_before_it_ends() {
+    for seed in 1..=20 {
+        let mut world = MeshWorld::new(3, BAD, seed);
+        world.start(0, None);
+        for n in 1..3 {
+            let first = Some(world.members[0].ticket());
+            world.start(n, first);
+        }
+        (0..3).for_each(|n| world.say(n));
+        world.say(2);
+        world.converge();
+        let kept = ["history", "history.end"].map(|name| world.members[2].dir.join(name));
+        let copies = kept.clone().map(|file| std::fs::read(file).unwrap());
+        let heard = world.members[2].heard.clone();
+        (0..3).for_each(|n| world.say(n));
+        world.converge();
+        world.members[2].running = None;
+        (0..2).for_each(|n| world.say(n));
+        world.run(Duration::from_secs(5));
+        kept.iter().zip(&copies).for_each(|(file, copy)| std::fs::write(file, copy).unwrap());
+        let restored = world.members[2].key.public();
+        world.members.iter_mut().for_each(|member| member.copied = Some(restored));
+        let member = &mut world.members[2];
+        member.log = MemberLog::open(&member.dir.join("history")).unwrap();
+        (member.heard, member.received) = (heard, 0);
+        world.start(2, None);
+        world.say(2);
+        // What it knew at its start is its own.
+        world.members[2].turn(world.queue.now());
+        world.members[2].received = 0;
+        world.run(Duration::from_secs(60));
+        assert!(world.members[2].is_copy, "seed {seed}");
+        assert_eq!(world.members[2].received, 0, "seed {seed}");
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct MemberStream {
     /// Whether the other end has sent its list.
     pub(super) was_listed: bool,
     pub(super) inbox: StatementInbox,
+    /// Whether the other end has shown a statement of ours that our log has.
+    pub(super) has_shown_ours: bool,
     /// Set after a refusal was sent: time until which the other end may still read it.
     pub(super) ends: Option<Duration>,
 }
@@ -47,6 +49,7 @@ impl MemberStream {
             has_listed: false,
             was_listed: false,
             inbox: StatementInbox::default(),
+            has_shown_ours: false,
             ends: None,
         }
     }
