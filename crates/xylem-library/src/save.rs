@@ -1,7 +1,7 @@
 //! [`SaveOptions`]: how fetched content is saved.
 
 use std::collections::{BTreeSet, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use xylem_hash::Hash;
@@ -22,6 +22,18 @@ impl Output {
     pub fn to(path: PathBuf) -> Self {
         let ends_in_slash = path.as_os_str().as_encoded_bytes().last() == Some(&b'/');
         if ends_in_slash || path.is_dir() { Self::Into(path) } else { Self::At(path) }
+    }
+
+    /// Returns the directory in which the result will lie; `None` for standard output.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Into(directory) => Some(directory),
+            Self::At(path) => path.parent().map(|parent| match parent.as_os_str().is_empty() {
+                true => Path::new("."),
+                false => parent,
+            }),
+            Self::Stdout => None,
+        }
     }
 }
 

@@ -400,6 +400,7 @@ fn join(
         accept_open: serve.accept_open,
         beside: serve.beside.clone(),
         store: options.store.clone(),
+        beneath: options.save.output.directory().unwrap_or(Path::new(".")).to_path_buf(),
         name: signed.prefix.clone(),
         publisher: signed.publisher,
         manifest: signed.packet.clone(),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::common::fetching::Get;
 use crate::common::{Share, assert_exit, file, finish, get, noise, skipped, text, until, xylem};
 
 /// How long a call takes, in microseconds: longer than all that a test waits for.
@@ -224,6 +225,42 @@ fn a_growing_file_on_a_sleeping_disk_holds_up_no_other_share() {
     until("the next checkpoint", || {
         world.share.told("checkpoint").iter().any(|event| event["bytes"] == 150_000)
     });
+}
+
+/// A seed serves one publication. What one getter needs of the disk holds up no other getter.
+#[test]
+fn a_file_on_a_sleeping_disk_holds_up_no_other_getter_of_a_seed() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| fs::canonicalize(dir.path()).unwrap().join(name);
+    folder(&at("source"));
+    let share = Share::start(&at("source"), &at("store"));
+    let more = ["--seed", "--listen", "127.0.0.1"];
+    let seed = Get::start(&at("seed-store"), &share.ticket, &at("copy"), &more);
+    seed.event("seeding", |_| true);
+    drop(share);
+    let (ticket, slept) = (seed.own_ticket(), [at("copy/file-050")]);
+    let pid = seed.child.id();
+    let Some(sleeping) = Sleeping::start(pid, dir.path(), &slept, "pread64", Some("preadv2"))
+    else {
+        return;
+    };
+    let mut early = xylem(&at("early"));
+    early.args(["get", &ticket, "--timeout", "5", "-o"]).arg(at("early-out"));
+    let early = early.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut early = early.unwrap();
+    sleeping.holds_a_call("pread64");
+    for n in 0..3 {
+        let (store, out) = (at(&format!("beside-{n}")), at(&format!("out-{n}")));
+        let all_but = ["--exclude", "file-050", "--timeout", "30", "-o", text(&out)];
+        assert_exit(&get(&store, &[&[&ticket[..]], &all_but[..]].concat()), 0);
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 99);
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert!(!early.wait().unwrap().success(), "one file cannot come");
+    sleeping.wake();
+    let out = at("late-out");
+    assert_exit(&get(&at("late"), &[&ticket, "--timeout", "60", "-o", text(&out)]), 0);
+    assert_eq!(fs::read_dir(&out).unwrap().count(), 100);
 }
 
 /// The card of a store, which gets mail from now on.

@@ -8,6 +8,7 @@ use xylem_object::{
 };
 use xylem_packet::{Data, Interest, NameRef};
 
+use super::holdings::Holdings;
 use super::proofs::Proofs;
 use super::source::{HeldError, HeldSource};
 use crate::reads::Reads;
@@ -45,6 +46,19 @@ impl Answers {
         let (manifest, proofs) = (publication.manifest().clone(), Proofs::default());
         let (have, reads) = (None, None);
         Self { publication, publisher, manifest, source, proofs, have, reads, served: 0 }
+    }
+
+    /// Makes answers from `holdings`, which are read through `reads` from now on: a serving loop never waits for them.
+    pub fn read_by(
+        publication: Publication,
+        publisher: PublisherId,
+        holdings: Holdings,
+        reads: Reads,
+    ) -> Self {
+        holdings.read_by(&reads);
+        let manifest = publication.manifest().clone();
+        let source = HeldSource::new(holdings, manifest, reads.medium());
+        Self::new(publication, publisher, source).with_reads(reads)
     }
 
     /// Reads through these threads; the source must use their medium.

@@ -13,6 +13,7 @@ use xylem_tree::{Geometry, SegmentIndex, SegmentSet};
 
 use crate::listed::ListedFiles;
 use crate::publish::sums::KeptSums;
+use crate::reads::{GrowingRead, ReadKind, Reads};
 
 /// Largest small file, bytes. A small file of a directory is written at once when it is complete, and hashed anew when
 /// it is served, which costs less than reading its nodes from disk. Larger files are resumed.
@@ -33,11 +34,34 @@ struct HoldingsState {
     tree: Option<HeldTree>,
     /// The list of sums for updates, if the publication has one.
     sums: Option<Arc<KeptSums>>,
+    /// What reads the files for the serving side. `None`: it reads them itself, and waits for that.
+    reads: Option<Reads>,
 }
 
 struct HeldObject {
+    /// As the serving side reads it.
     open: OpenObject,
+    /// Its nodes, if threads read them: more are written while they are read.
+    nodes: Option<GrowingRead>,
     have: SegmentSet,
+}
+
+impl HeldObject {
+    fn new(open: OpenObject, have: SegmentSet, reads: Option<&Reads>) -> Self {
+        let mut object = Self { open, nodes: None, have };
+        if let Some(reads) = reads {
+            object.read_by(reads);
+        }
+        object
+    }
+
+    /// Has threads read it. Only segments that are here are read, and their bytes do not change.
+    fn read_by(&mut self, reads: &Reads) {
+        let nodes = reads.growing(self.open.outboard.file(), ReadKind::GrowingNodes);
+        self.open.file = reads.file(&self.open.file);
+        self.open.outboard = OutboardFile::new(nodes.file.clone());
+        self.nodes = Some(nodes);
+    }
 }
 
 /// Where an object that is being fetched lies.
@@ -92,6 +116,12 @@ pub(crate) enum HeldPlace {
 }
 
 impl HeldTree {
+    /// Has threads read the listing, and the nodes of complete files.
+    fn read_by(&mut self, reads: &Reads) {
+        self.files.read_by(reads);
+        self.outboards = reads.outboards(&self.outboards);
+    }
+
     /// Returns a regular file from the listing on disk; also `None` if the listing cannot be read.
     fn file(&mut self, number: u64) -> Option<ListedFile> {
         let listed = self.files.file(number).ok().flatten()?;
@@ -114,10 +144,14 @@ impl Holdings {
         let (outboard, base) = partial.outboard();
         let open = OpenObject { file: partial.file().clone(), outboard: outboard.clone(), base };
         let have = SegmentSet::new(partial.geometry().segments());
-        self.state().objects.insert(id, HeldObject { open, have });
+        let mut state = self.state();
+        let object = HeldObject::new(open, have, state.reads.as_ref());
+        state.objects.insert(id, object);
+        drop(state);
         let holdings = self.clone();
         partial.on_servable(Box::new(move |runs| {
             if let Some(object) = holdings.state().objects.get_mut(&id) {
+                object.nodes.iter().for_each(GrowingRead::grew);
                 runs.iter().for_each(|run| object.have.insert_range(run.clone()));
             }
         }))
@@ -128,7 +162,22 @@ impl Holdings {
         let mut have = SegmentSet::new(geometry.segments());
         have.insert_range(0..geometry.segments());
         let open = OpenObject { file, outboard, base: 0 };
-        self.state().objects.insert(ObjectId::Root, HeldObject { open, have });
+        let mut state = self.state();
+        let object = HeldObject::new(open, have, state.reads.as_ref());
+        state.objects.insert(ObjectId::Root, object);
+    }
+
+    /// Has the serving side read through `reads` what is registered, and what will be.
+    pub(crate) fn read_by(&self, reads: &Reads) {
+        let mut state = self.state();
+        state.objects.values_mut().for_each(|object| object.read_by(reads));
+        if let Some(tree) = &mut state.tree {
+            tree.read_by(reads);
+        }
+        if let Some(sums) = state.sums.as_mut().and_then(Arc::get_mut) {
+            sums.read_by(reads);
+        }
+        state.reads = Some(reads.clone());
     }
 
     /// Registers the regular files of a directory's listing, which will lie below `place`, and below `last_place` at
@@ -141,7 +190,7 @@ impl Holdings {
         outboards: OutboardFile,
     ) {
         let none = SegmentSet::new(files.totals().files);
-        self.state().tree = Some(HeldTree {
+        let mut tree = HeldTree {
             place: place.to_path_buf(),
             last_place: last_place.to_path_buf(),
             files,
@@ -149,7 +198,12 @@ impl Holdings {
             unread: none.clone(),
             there: none,
             outboards,
-        });
+        };
+        let mut state = self.state();
+        if let Some(reads) = &state.reads {
+            tree.read_by(reads);
+        }
+        state.tree = Some(tree);
     }
 
     /// Marks a file of the directory as complete and in place.
@@ -162,8 +216,12 @@ impl Holdings {
     }
 
     /// Registers the publication's list of sums.
-    pub(crate) fn keep_sums(&self, sums: KeptSums) {
-        self.state().sums = Some(Arc::new(sums));
+    pub(crate) fn keep_sums(&self, mut sums: KeptSums) {
+        let mut state = self.state();
+        if let Some(reads) = &state.reads {
+            sums.read_by(reads);
+        }
+        state.sums = Some(Arc::new(sums));
     }
 
     /// Returns the list of sums.

@@ -72,7 +72,7 @@ impl KeptSums {
     }
 
     /// Reads the list through `reads` from now on.
-    pub(super) fn read_by(&mut self, reads: &Reads) {
+    pub(crate) fn read_by(&mut self, reads: &Reads) {
         self.file = reads.file(&self.file);
     }
 

@@ -40,11 +40,16 @@ const OPEN_FILES: usize = 64;
 /// Wakes the serving loop when something is ready. Called on other threads.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
-/// Reads of one publication; see the module's documentation. Dropping it ends its threads, each after its current read.
+/// Reads of one publication; see the module's documentation. Cheap to clone. Dropping the last clone ends its threads,
+/// each after its current read.
+#[derive(Clone)]
 pub struct Reads {
     shared: Arc<ReadsShared>,
-    is_slow: bool,
+    _ends: Arc<EndOfReads>,
 }
+
+/// Ends the threads when it is dropped.
+struct EndOfReads(Arc<ReadsShared>);
 
 struct ReadsShared {
     below: Arc<dyn Medium>,
@@ -117,7 +122,9 @@ impl Reads {
     pub fn over(below: Arc<dyn Medium>, path: &Path) -> Self {
         let (is_slow, is_far) = (below.is_slow(path), below.is_remote(path));
         let (state, work) = (Mutex::default(), Condvar::new());
-        Self { shared: Arc::new(ReadsShared { below, is_slow, is_far, state, work }), is_slow }
+        let shared = Arc::new(ReadsShared { below, is_slow, is_far, state, work });
+        let _ends = Arc::new(EndOfReads(shared.clone()));
+        Self { shared, _ends }
     }
 
     /// Returns the medium through which the loop reads.
@@ -146,7 +153,7 @@ impl Reads {
 
     /// Returns whether all content is read by threads.
     pub fn is_slow(&self) -> bool {
-        self.is_slow
+        self.shared.is_slow
     }
 
     /// Sets the function to call when Interests are ready.
@@ -217,9 +224,9 @@ impl Reads {
     }
 }
 
-impl Drop for Reads {
+impl Drop for EndOfReads {
     fn drop(&mut self) {
-        let mut state = self.shared.state();
+        let mut state = self.0.state();
         // Breaks a cycle: files hold this state, which holds them.
         state.is_over = true;
         let (queue, open) = (std::mem::take(&mut state.queue), std::mem::take(&mut state.open));
@@ -228,7 +235,7 @@ impl Drop for Reads {
         state.ready.clear();
         drop(state);
         drop((queue, open, wanted));
-        self.shared.work.notify_all();
+        self.0.work.notify_all();
     }
 }
 

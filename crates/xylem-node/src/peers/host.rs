@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::shaping::LinkOptions;
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
-use xylem_object::find::{self, FindId, PublicAnswer};
+use xylem_object::find;
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherId, ServeOutcome, Ticket};
@@ -20,16 +20,18 @@ use xylem_reach::names::dht_knock;
 use super::linked_at;
 use crate::discovery::{AnnounceOptions, ShareAnnouncer};
 use crate::reaching;
+use crate::waking::wake_of;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, FaceLimits, Program, RelayHandle, RelayUse, advertised};
 use xylem_library::announcers::Announcers;
 use xylem_library::disk;
 use xylem_library::held::Answers;
-use xylem_library::held::HeldSource;
 use xylem_library::held::Holdings;
 use xylem_library::keys;
 use xylem_library::peers::port_of;
+use xylem_library::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
 use xylem_library::reachable::{Relay, is_public};
+use xylem_library::reads::Reads;
 use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Most incoming links; more are refused.
@@ -77,6 +79,8 @@ pub(crate) struct HostOffer {
     /// How to announce a seed to peers without its address, and where to keep the DHT's nodes.
     pub(crate) beside: AnnounceOptions,
     pub(crate) store: PathBuf,
+    /// A directory on the file system of the content.
+    pub(crate) beneath: PathBuf,
     pub(crate) name: Name,
     pub(crate) publisher: PublisherId,
     /// The signed packet of the manifest.
@@ -109,6 +113,7 @@ impl SeedHost {
             accept_open,
             beside,
             store,
+            beneath,
             name,
             publisher,
             manifest,
@@ -130,53 +135,48 @@ impl SeedHost {
         let seed = ForwarderSeed::from_random(keys::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
         engine.set_limits(FaceLimits { faces: MAX_LINKS, ..FaceLimits::default() });
-        let manifest = publication.manifest().clone();
-        let port = identity.map_or(0, |secret| port_of(&secret, &manifest.root));
+        let root = publication.manifest().root;
+        let kind = publication.manifest().kind;
+        let port = identity.map_or(0, |secret| port_of(&secret, &root));
         let listen = bind(&mut engine, &listen, port)?;
         engine.serve(name.as_ref())?;
         engine.serve(find::prefix().as_ref())?;
-        let find = FindId::new(&publication.manifest().root, &key);
+        let mut publications = Publications::default();
+        publications.wake_by(wake_of(&mut engine)?);
+        let reads = Reads::over(disk(), &beneath);
+        let answers = Answers::read_by(publication, publisher, holdings, reads);
+        let served_as = publications.add(ServedContent::Onward(Box::new(answers)));
         // The publisher does not know our key, and so cannot vouch for it.
-        let found = find::FindAnswer { vouch: None, manifest: publication.manifest_packet() };
-        let mut finds = vec![(find, find.packet(&found).unwrap_or_default())];
-        let root = manifest.root;
+        publications.add_find(served_as, &key, None);
         let mut beside = identity.map(|_| ShareAnnouncer::new(&beside, &store, &listen));
         if let Some(beside) = &mut beside {
             beside.add_held(root, publisher);
             if beside.is_public() {
                 let _ = engine.answer_knock(&dht_knock(&root));
-                let public = FindId::public(&root, &key);
-                let answer = PublicAnswer { publisher, answer: found };
-                finds.push((public, public.public_packet(&answer).unwrap_or_default()));
+                publications.add_public_find(served_as, &key, publisher, None);
             }
         }
         let handle = engine.relay_handle()?;
-        let source = HeldSource::new(holdings, manifest.clone(), disk());
-        let answers = Answers::new(publication, publisher, source);
         let (served, stop) = (Arc::new(AtomicU64::new(0)), Stop::new());
-        let announcers = Announcers::default();
-        let counter = served.clone();
         // No publisher vouches for our key.
         let ticket = Ticket {
             publisher,
-            root: manifest.root,
+            root,
             name: None,
             link_key: Some(key),
             size: None,
-            kind: Some(manifest.kind),
+            kind: Some(kind),
             addresses: advertised(&listen).into_iter().map(Address::Ip).collect(),
             relays: relays.iter().map(|relay| relay.at.clone()).collect(),
         };
         let ticket = identity.is_some().then(|| Box::new(ticket));
-        let (prefix, answer) = (name, Vec::new());
-        let served_by = counter;
         let mut serve = HostProgram {
-            prefix,
-            finds,
-            answers,
-            announcers,
-            answer,
-            served: served_by,
+            prefix: name,
+            publications,
+            served_as,
+            announcers: Announcers::default(),
+            answer: Vec::new(),
+            served: served.clone(),
             beside,
             mapped: None,
         };
@@ -264,9 +264,9 @@ fn bind(
 /// The program of the host's thread.
 struct HostProgram {
     prefix: Name,
-    /// Questions by root, from peers that do not know the name, and their answers.
-    finds: Vec<(FindId, Vec<u8>)>,
-    answers: Answers,
+    /// The one publication, also for peers that know its root alone.
+    publications: Publications,
+    served_as: PublicationId,
     announcers: Announcers,
     /// Buffer of the current answer, kept for its allocation.
     answer: Vec<u8>,
@@ -298,6 +298,9 @@ impl Program for HostProgram {
     }
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), EngineError> {
+        for (by, packet) in self.publications.ready(now) {
+            self.handle_packet(engine, FaceId(by), &packet);
+        }
         let Some(beside) = &mut self.beside else { return Ok(()) };
         beside.handle_timeout(now, &mut |_| {});
         if beside.mapped() != self.mapped {
@@ -307,25 +310,30 @@ impl Program for HostProgram {
         Ok(())
     }
 
-    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+    fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
+        if self.publications.has_ready() {
+            return Some(now);
+        }
         self.beside.as_ref().and_then(ShareAnnouncer::poll_timeout)
     }
 
     fn before_wait(&mut self, _engine: &mut Engine) {
-        self.served.store(self.answers.served, Ordering::Relaxed);
+        if let Some(ServedContent::Onward(answers)) = self.publications.get(self.served_as) {
+            self.served.store(answers.served, Ordering::Relaxed);
+        }
     }
 }
 
 impl HostProgram {
     fn handle_packet(&mut self, engine: &mut Engine, from: FaceId, packet: &[u8]) {
         let Ok(Packet::Interest(interest)) = Packet::decode(packet) else { return };
-        let asked = FindId::parse(interest.name());
-        if let Some((_, found)) = self.finds.iter().find(|(find, _)| Some(*find) == asked) {
-            return engine.answer(packet, found);
-        }
         self.answer.clear();
-        if self.answers.answer(engine.now(), &interest, &mut self.answer) == ServeOutcome::Data {
-            return engine.answer(packet, &self.answer);
+        let asked = ReceivedInterest { now: engine.now(), by: from.0, interest: &interest, packet };
+        match self.publications.answer(&asked, &mut self.answer).1 {
+            Ok(ServeOutcome::Data) => return engine.answer(packet, &self.answer),
+            // A thread reads it first.
+            Ok(ServeOutcome::NotYet) => return,
+            Ok(ServeOutcome::NoSuch | ServeOutcome::OtherPublication) | Err(_) => {}
         }
         let (now, seen) = (engine.now(), linked_at(engine, from));
         match self.announcers.answer(now, from, seen, self.prefix.as_ref(), &interest) {
