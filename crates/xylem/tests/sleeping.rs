@@ -236,7 +236,7 @@ fn a_file_on_a_sleeping_disk_holds_up_no_other_getter_of_a_seed() {
     let share = Share::start(&at("source"), &at("store"));
     let more = ["--seed", "--listen", "127.0.0.1"];
     let seed = Get::start(&at("seed-store"), &share.ticket, &at("copy"), &more);
-    seed.event("seeding", |_| true);
+    seed.event("done", |_| true);
     drop(share);
     let (ticket, slept) = (seed.own_ticket(), [at("copy/file-050")]);
     let pid = seed.child.id();
