@@ -51,7 +51,7 @@ RENAMES = {
     "crates/xylem-discovery/src/nodes.rs": "the DHT's nodes; their loss slows one start",
     "crates/xylem/src/running.rs": "the note of a running process, of no use after it",
     "crates/xylem/src/service/unit.rs": "units of systemd, which `service install` can write again",
-    "crates/xylem/src/sync/staged.rs": "content that is verified again before it is used",
+    "crates/xylem-sync/src/staged.rs": "content that is verified again before it is used",
 }
 LINK = re.compile(r"\[`([\w:]+)(?:!|\(\))?`\](?:\(([\w:]+)\))?")
 TARGET = re.compile(r"^//! \[`([\w:]+)`\]: ([\w:]+)$", re.MULTILINE)

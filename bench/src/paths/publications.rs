@@ -12,7 +12,7 @@ use xylem_object::{
     verify_manifest,
 };
 use xylem_packet::{Data, Interest, Name};
-use xylem_sync::{GroupMember, StateVector, SyncVersion};
+use xylem_svs::{GroupMember, StateVector, SyncVersion};
 use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
 
 use super::path::{Operation, Path, path};

@@ -10,6 +10,7 @@ mod event;
 mod failure;
 
 mod addresses;
+mod changes;
 mod dial;
 mod reaching;
 mod shaping;
@@ -32,6 +33,7 @@ mod share;
 mod verify;
 mod waking;
 
+pub use changes::at_changes;
 pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, PublicTarget, find_public};
 pub use event::{Event, FetchReport, GetterReport, GetterState, ReachStatus};
 pub use fetch::{AddressCount, Fetch, FetchError, FetchNext, FetchView, NotPublic, TriedPeer};

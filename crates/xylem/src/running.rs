@@ -11,17 +11,15 @@ pub(crate) use note::ProcessNote;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use xylem_library::{disk, keys};
-use xylem_node::{Event, wall_clock};
+use xylem_node::{Event, at_changes, wall_clock};
 use xylem_store::Store;
 
 const FOLDER: &str = "run";
-/// Shortest time between two writes of a note.
-const EVERY: Duration = Duration::from_secs(1);
 /// Notes that are read at most. The limit of one note's bytes follows.
 const MAX_NOTES: usize = 256;
 const MAX_NOTE: u64 = 1 << 20;
@@ -85,33 +83,6 @@ fn write_all(files: &NoteFiles, note: &Mutex<ProcessNote>, changes: &Receiver<()
         let _ = files.write(&now);
     });
     files.remove();
-}
-
-/// Calls `write` after changes, at most once a second, until the sender is dropped.
-pub(crate) fn at_changes(changes: &Receiver<()>, write: impl Fn()) {
-    let mut again = Instant::now();
-    while changes.recv().is_ok() {
-        // Later changes are part of the same write.
-        let wait = again.saturating_duration_since(Instant::now());
-        if ends_within(changes, wait) {
-            return;
-        }
-        write();
-        again = Instant::now() + EVERY;
-    }
-}
-
-/// Waits for `wait`; true at once if the sender is dropped.
-fn ends_within(changes: &Receiver<()>, wait: Duration) -> bool {
-    let until = Instant::now() + wait;
-    loop {
-        match changes.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Err(RecvTimeoutError::Disconnected) => return true,
-            Err(RecvTimeoutError::Timeout) => return false,
-            Ok(()) if Instant::now() >= until => return false,
-            Ok(()) => {}
-        }
-    }
 }
 
 /// The files of one note.

@@ -14,7 +14,7 @@ use std::thread;
 use xylem_app::{Client, RunError, SignWith, parse_name};
 use xylem_client::{Driver, SvsEvent, SvsLine, SvsMember, parse_version};
 use xylem_library::keys::signer;
-use xylem_sync::{GroupConfig, GroupMember, SyncVersion};
+use xylem_svs::{GroupConfig, GroupMember, SyncVersion};
 use xylem_trust::TrustVerdict;
 
 /// Joins a State Vector Sync group: publishes and prints lines

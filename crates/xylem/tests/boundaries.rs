@@ -11,7 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-congestion", &[]),
     ("xylem-packet", &["xylem-congestion"]),
     ("xylem-trust", &["xylem-hash", "xylem-packet"]),
-    ("xylem-sync", &["xylem-congestion", "xylem-packet", "xylem-trust"]),
+    ("xylem-svs", &["xylem-congestion", "xylem-packet", "xylem-trust"]),
     ("xylem-ndncert", &["xylem-hash", "xylem-packet", "xylem-trust"]),
     ("xylem-object", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-trust"]),
     ("xylem-forward", &["xylem-congestion", "xylem-packet"]),
@@ -61,7 +61,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-congestion",
             "xylem-packet",
             "xylem-trust",
-            "xylem-sync",
+            "xylem-svs",
             "xylem-object",
             "xylem-mgmt",
             "xylem-transfer",
@@ -99,6 +99,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-client",
             "xylem-sockets",
             "xylem-engine",
+        ],
+    ),
+    (
+        "xylem-sync",
+        &[
+            "xylem-hash",
+            "xylem-packet",
+            "xylem-object",
+            "xylem-link",
+            "xylem-store",
+            "xylem-library",
+            "xylem-folder",
+            "xylem-node",
         ],
     ),
     ("xylem-web", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-object", "xylem-transfer"]),
@@ -147,8 +160,8 @@ const SOCKETS: &[&str] = &["xylem-sockets", "xylem-engine", "xylem-discovery"];
 /// Crates that read clocks: the loop, which passes the time to all others, and the thread of the DHT.
 const CLOCK: &[&str] = &["xylem-engine", "xylem-discovery"];
 
-/// Edges, like the node and the command: each waits for a socket of its own.
-const EDGE: &[&str] = &["xylem-app", "xylem-reader"];
+/// Edges, like the node and the command: each waits for a socket or a folder of its own.
+const EDGE: &[&str] = &["xylem-app", "xylem-reader", "xylem-sync"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_path_buf()

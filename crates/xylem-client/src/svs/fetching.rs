@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use xylem_packet::{Data, Name};
-use xylem_sync::GroupMember;
+use xylem_svs::GroupMember;
 use xylem_trust::{TrustError, TrustVerdict};
 
 use super::SvsEvent;
@@ -335,7 +335,7 @@ mod tests {
     fn a_claim_of_endless_publications_has_a_bounded_cost() {
         let mut world = FetchWorld::new();
         let (liar, alice) = (member("/liar"), member("/alice"));
-        let most = xylem_sync::MAX_SEQUENCE;
+        let most = xylem_svs::MAX_SEQUENCE;
         world.want(&liar, 1, most);
         world.want(&alice, 1, 30);
         world.run(|name| name.prefix(1) == member("/alice").name.as_ref());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use xylem_congestion::SplitMix64;
 use xylem_packet::{Data, DataBuilder, Interest, Name, Packet};
-use xylem_sync::{
+use xylem_svs::{
     Group, GroupConfig, GroupEvent, GroupMember, SyncTrust, SyncVersion, VectorRefusal,
     publication_name,
 };

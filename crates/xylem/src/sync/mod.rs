@@ -1,15 +1,10 @@
 //! `xylem sync DIR [TICKET]`: keeps a folder in step among several members.
 
 mod accepting;
-mod asking;
 mod background;
-mod fetching;
 mod history;
-mod keeping;
 mod lean;
-mod member;
 mod restore;
-mod staged;
 pub(crate) mod status;
 mod telling;
 
@@ -26,8 +21,6 @@ use crate::share::parse_identity;
 use crate::stop;
 use crate::values::{listen_at, read_text};
 use clap::Args;
-use keeping::SyncOptions;
-use status::StatusBoard;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -38,6 +31,7 @@ use xylem_folder::{
 };
 use xylem_library::{Stop, canonical, keys};
 use xylem_node::wall_clock;
+use xylem_sync::{StatusBoard, SyncOptions};
 
 /// Keeps a folder in step among members: each gets every change
 ///
@@ -302,7 +296,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
         ends_with_input(&stop)?;
     }
     let (mut broken, mut teller) = (None, EventPrinter::new());
-    let done = keeping::sync(&options, &stop, &mut |event| {
+    let done = xylem_sync::sync(&options, &stop, &mut |event| {
         if let Err(failure) = teller.print_event(event, out) {
             stop.raise();
             broken.get_or_insert(failure);
@@ -363,7 +357,7 @@ fn at_once(
         return restore::run(folder, what, out).map(Some);
     }
     if args.pause || args.resume {
-        status::pause(&home()?, args.pause)?;
+        xylem_sync::pause(&home()?, args.pause)?;
         match args.pause {
             true => out.note(&format!("Paused: {}", status::PAUSE_MEANS)),
             false => {

@@ -3,7 +3,6 @@
 //! A script gets each event. A person gets a line for each news. Repeated events, as of a file that is written
 //! constantly, are gathered and printed after growing pauses. "In step" is printed when it is true.
 
-use super::keeping::SyncEvent;
 use super::status::{PAUSE_MEANS, named};
 use crate::exit::CommandFailure;
 use crate::output::Out;
@@ -14,6 +13,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use xylem_folder::OWN;
 use xylem_node::Event;
+use xylem_sync::SyncEvent;
 
 /// First pause between two lines of the same kind; it doubles with each further line.
 const PAUSE: Duration = Duration::from_secs(1);

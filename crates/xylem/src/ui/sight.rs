@@ -10,7 +10,6 @@ use crate::output::json_line;
 use crate::running;
 use crate::service::control;
 use crate::service::messages::{ServiceReply, ServiceRequest};
-use crate::sync::status;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +45,9 @@ impl PageData {
         Ok(Self {
             store,
             runs: Mutex::default(),
-            folders: PolledAnswer::begin("folders", move || json!(status::all(&of_folders)))?,
+            folders: PolledAnswer::begin("folders", move || {
+                json!(xylem_sync::all_statuses(&of_folders))
+            })?,
             service: PolledAnswer::begin("service", move || service(&of))?,
             node: PolledAnswer::begin("node", move || node.look().unwrap_or(Value::Null))?,
         })

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use xylem_packet::{Component, DataBuilder, Interest, InterestBuilder, Name};
-use xylem_sync::{Anyone, Group, GroupConfig, GroupEvent, StateVector, SyncVersion, VectorLimits};
+use xylem_svs::{Anyone, Group, GroupConfig, GroupEvent, StateVector, SyncVersion, VectorLimits};
 use xylem_trust::{CommandStamp, Signer};
 
 const MEMBERS: usize = 40;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use xylem_packet::{DecodeError, Name, tlv};
-use xylem_sync::{GroupMember, MAX_ENTRIES, MAX_SEQUENCE, StateVector, SyncVersion, VectorError};
+use xylem_svs::{GroupMember, MAX_ENTRIES, MAX_SEQUENCE, StateVector, SyncVersion, VectorError};
 
 fn member(name: &str, boot: u64) -> GroupMember {
     GroupMember::new(Name::from_uri(name).unwrap(), boot)

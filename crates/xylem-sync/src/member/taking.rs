@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 
 use xylem_folder::{Applied, MemberStatement, Obstacle, ObstacleKind, Plan, StoredIndex};
 use xylem_hash::Hash;
-use xylem_library::{Blame, Error, Only, Stop, os_path, sink};
+use xylem_library::{Blame, Failure, Only, Stop, os_path, sink};
 use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
 
-use super::super::staged::remove_tree;
 use super::{
     MAX_AHEAD_MS, MAX_NAMED, OtherMember, SyncEvent, SyncMember, fetching, pause, warning,
 };
+use crate::error::SyncError;
+use crate::staged::remove_tree;
 
 /// Prefix of the name, in our own directory of the folder, under which content of a member arrives.
 const FETCHED: &str = "incoming";
@@ -83,7 +84,7 @@ struct Portion {
     /// Whether nothing of it has to be done again.
     whole: bool,
     /// Why the fetch ended before all was there.
-    failed: Option<Error>,
+    failed: Option<SyncError>,
 }
 
 impl SyncMember<'_> {
@@ -92,7 +93,7 @@ impl SyncMember<'_> {
         &mut self,
         member: &PublisherId,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), SyncError> {
         let Some(other) = self.others.get(member) else { return Ok(()) };
         if other.said.state == self.folder.state() {
             self.forget_obstacles(member);
@@ -120,7 +121,7 @@ impl SyncMember<'_> {
                 // Scan, so that other members learn of it from us and obstacles are checked again.
                 self.scan_at = Some(Instant::now());
             }
-            Err(e) if e.blame == Blame::Interrupted => {}
+            Err(e) if e.blame() == Blame::Interrupted => {}
             Err(e) => self.report_failed_turn(member, &said, &e, tell),
         }
         Ok(())
@@ -130,7 +131,7 @@ impl SyncMember<'_> {
         &mut self,
         member: &PublisherId,
         said: &MemberStatement,
-        e: &Error,
+        e: &SyncError,
         tell: &mut dyn FnMut(SyncEvent),
     ) {
         tracing::debug!(%e, name = said.name, "not all changes of a member were applied");
@@ -138,7 +139,7 @@ impl SyncMember<'_> {
         let Some(other) = self.others.get_mut(member) else { return };
         let why = e.to_string();
         // Failures of the network that vary are reported once. Each different error in a member's data is reported.
-        let is_new = other.told.is_empty() || (e.blame == Blame::Data && other.told != why);
+        let is_new = other.told.is_empty() || (e.blame() == Blame::Data && other.told != why);
         if other.failures > 3 && is_new {
             tell(warning(format!(
                 "cannot apply the changes of {}: {why}; trying again",
@@ -203,7 +204,7 @@ impl SyncMember<'_> {
         said: &MemberStatement,
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<ApplyOutcome, Error> {
+    ) -> Result<ApplyOutcome, SyncError> {
         let at = self.folder.own(&format!("{INDEX_OF}{}", said.member.key_id()));
         let (theirs, content) = fetching::index((self.options, &self.asking), said, &at, stop)?;
         let began = Instant::now();
@@ -246,7 +247,7 @@ impl SyncMember<'_> {
         said: &MemberStatement,
         plan: &mut Plan,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, SyncError> {
         let now = wall_clock().milliseconds();
         self.retain_obstacles(said, plan);
         let latest = now.saturating_add(MAX_AHEAD_MS);
@@ -332,7 +333,7 @@ impl SyncMember<'_> {
         plan: &mut Plan,
         now_ms: u64,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, SyncError> {
         let mut removals = plan.removals();
         removals.retain(|path| !self.taking.accepted.contains(path));
         if removals.len() <= SMALL_FOLDER / 2 {
@@ -365,7 +366,7 @@ impl SyncMember<'_> {
         said: &MemberStatement,
         plan: &mut Plan,
         now_ms: u64,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize, SyncError> {
         let wanted = contents(plan);
         if wanted.is_empty() {
             return Ok(0);
@@ -406,7 +407,7 @@ impl SyncMember<'_> {
         (theirs, content): (&StoredIndex, &Ticket),
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<Portion, Error> {
+    ) -> Result<Portion, SyncError> {
         let now = wall_clock().milliseconds();
         let wanted = plan.wanted(theirs)?;
         let failed = self.stage_contents(said, &wanted, (content, now), stop, tell)?;
@@ -447,7 +448,7 @@ impl SyncMember<'_> {
         (content, now_ms): (&Ticket, u64),
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<Option<Error>, Error> {
+    ) -> Result<Option<SyncError>, SyncError> {
         let copies = self.folder.copies(wanted)?;
         let mut missing: HashMap<Hash, Vec<u8>> = HashMap::new();
         for (root, path) in wanted {
@@ -470,7 +471,7 @@ impl SyncMember<'_> {
         };
         // One directory for each member, so that what has come from one stays while another is asked.
         let at = self.folder.own(&format!("{FETCHED}-{}", said.member.key_id()));
-        remove_tree(&at).map_err(|e| local(&at, &e))?;
+        remove_tree(&at).map_err(SyncError::disk(&at))?;
         let asked = (self.options, &self.asking);
         self.options.board.fetches(&said.name, &only);
         let fetched =
@@ -478,7 +479,7 @@ impl SyncMember<'_> {
         self.options.board.fetched();
         match fetched {
             Ok(left) => {
-                self.staged.take(&at, &missing).map_err(|e| local(&at, &e))?;
+                self.staged.take(&at, &missing).map_err(SyncError::disk(&at))?;
                 let why =
                     format!("{} has changed it since; the next version will be fetched", said.name);
                 for path in &left {
@@ -488,7 +489,7 @@ impl SyncMember<'_> {
             }
             Err(e) => {
                 let part = sink::staging_path(&at);
-                self.staged.keep(&part, &missing).map_err(|e| local(&part, &e))?;
+                self.staged.keep(&part, &missing).map_err(SyncError::disk(&part))?;
                 // A fetch of another version of the folder starts with the content that was kept.
                 let _ = sink::abandon_fetch(&self.options.store, content.root, &at);
                 Ok(Some(e))
@@ -506,10 +507,6 @@ enum ApplyOutcome {
     Some,
     /// A part was applied, and more is available at once.
     Portion,
-}
-
-fn local(path: &std::path::Path, e: &std::io::Error) -> Error {
-    Error { blame: Blame::Local, message: format!("{}: {e}", path.display()) }
 }
 
 /// The contents that a plan needs, each with a path where it goes.

@@ -13,7 +13,7 @@ use xylem_folder::{
 };
 use xylem_library::keys::Keyring;
 use xylem_library::reachable::{PeerAddress, Relay};
-use xylem_library::{Blame, Error, Selection, Stop, canonical, keys};
+use xylem_library::{Selection, Stop, canonical, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
@@ -22,62 +22,75 @@ use xylem_node::{
 use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
 
-use super::member::{SyncMember, warning};
-use super::status::{FolderStep, StatusBoard, SyncStatus, paused};
-
-fn advice(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::StorageFull => "; raise fs.inotify.max_user_watches with sysctl",
-        _ => "",
-    }
-}
-
-/// The error if changes of the folder cannot be watched.
-pub(super) fn unwatched(path: &Path, error: &io::Error) -> Error {
-    let what = format!("{}: changes can't be watched: {error}{}", path.display(), advice(error));
-    Error { blame: Blame::Local, message: what }
-}
+use crate::board::{FolderStep, StatusBoard, SyncStatus, paused};
+use crate::error::SyncError;
+use crate::member::{SyncMember, warning};
 
 /// How a folder is kept in step.
 #[derive(Clone, Debug)]
-pub(super) struct SyncOptions {
+pub struct SyncOptions {
     /// The folder.
-    pub(super) folder: PathBuf,
+    pub folder: PathBuf,
     /// The group to join, if the folder has none yet; `None` for a new group.
-    pub(super) joins: Option<Invitation>,
+    pub joins: Option<Invitation>,
     /// Our name in the group.
-    pub(super) name: String,
+    pub name: String,
     /// A new schema that determines the members and their roles by certificates.
-    pub(super) schema: Option<RoleSchema>,
+    pub schema: Option<RoleSchema>,
     /// The key whose certificate makes us a member, and the certificates between its own and an anchor.
-    pub(super) sign: Option<(String, Vec<PathBuf>)>,
+    pub sign: Option<(String, Vec<PathBuf>)>,
     /// Settings that the next run takes over unless it has others.
-    pub(super) last: LastRun,
+    pub last: LastRun,
     /// As for a share.
-    pub(super) listen: Vec<PeerAddress>,
+    pub listen: Vec<PeerAddress>,
     /// As for a share.
-    pub(super) announce: Vec<Address>,
+    pub announce: Vec<Address>,
     /// As for a share.
-    pub(super) relays: Vec<Relay>,
+    pub relays: Vec<Relay>,
     /// As for a share.
-    pub(super) links: LinkOptions,
+    pub links: LinkOptions,
     /// As for a share.
-    pub(super) beside: AnnounceOptions,
+    pub beside: AnnounceOptions,
     /// Which versions of replaced or removed files to keep.
-    pub(super) versions: VersionPolicy,
+    pub versions: VersionPolicy,
     /// Whether to exchange extended attributes.
-    pub(super) xattrs: bool,
+    pub xattrs: bool,
     /// Bytes per second to fetch at most; `None`: no limit.
-    pub(super) limit: Option<u64>,
+    pub limit: Option<u64>,
     /// Publishes the status of the folder.
-    pub(super) board: StatusBoard,
+    pub board: StatusBoard,
     /// Directory of keys, trees and the state of the group.
-    pub(super) store: PathBuf,
+    pub store: PathBuf,
+}
+
+impl SyncOptions {
+    /// Defaults: a new group, or the folder's own; all interfaces; no relay, no announcement; replaced files are kept for a
+    /// week.
+    pub fn new(folder: PathBuf, name: String, store: PathBuf) -> Self {
+        Self {
+            folder,
+            joins: None,
+            last: LastRun { name: Some(name.clone()), ..LastRun::default() },
+            name,
+            schema: None,
+            sign: None,
+            listen: Vec::new(),
+            announce: Vec::new(),
+            relays: Vec::new(),
+            links: LinkOptions::default(),
+            beside: AnnounceOptions::default(),
+            versions: VersionPolicy::default(),
+            xattrs: false,
+            limit: None,
+            board: StatusBoard::default(),
+            store,
+        }
+    }
 }
 
 /// Events while a folder is kept in step.
 #[derive(Debug)]
-pub(super) enum SyncEvent {
+pub enum SyncEvent {
     /// Other members can join.
     Ready {
         /// The ticket to give to them.
@@ -179,7 +192,7 @@ pub(super) enum SyncEvent {
 }
 
 /// Messages to the thread that keeps the folder in step.
-pub(super) enum SyncNews {
+pub(crate) enum SyncNews {
     Ready(Box<ServiceHandle>, Option<u16>),
     Mesh(MeshNews),
     /// Something has changed in the folder. Later changes are added to this value until the thread takes it, so that a
@@ -193,17 +206,14 @@ pub(super) enum SyncNews {
 /// Keeps a folder in step until `stop` is raised.
 ///
 /// # Errors
-/// Errors of the folder, of the store, and of serving.
-pub(super) fn sync(
+/// See [`SyncError`].
+pub fn sync(
     options: &SyncOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(SyncEvent),
-) -> Result<(), Error> {
+) -> Result<(), SyncError> {
     let path = canonical(&options.folder)?;
-    fs::create_dir_all(&options.store).map_err(|e| {
-        let message = format!("{}: {e}", options.store.display());
-        Error { blame: Blame::Local, message }
-    })?;
+    fs::create_dir_all(&options.store).map_err(SyncError::disk(&options.store))?;
     let home = SyncHome::open(&options.store, &path, options.joins.as_ref())?;
     if let Some(schema) = &options.schema {
         home.give_schema(schema.clone(), wall_clock().milliseconds())?;
@@ -333,17 +343,15 @@ pub(super) fn sync(
             .and_then(|_| thread::Builder::new().spawn_scoped(scope, serve));
         let done = match started {
             Ok(_) => member.run(&news, on_event),
-            Err(e) => {
-                Err(Error { blame: Blame::Local, message: format!("cannot start a thread: {e}") })
-            }
+            Err(e) => Err(SyncError::Thread(e)),
         };
         ends.raise();
-        done.and(member.save_members().map_err(Error::from))
+        done.and(member.save_members().map_err(SyncError::from))
     })
 }
 
 /// Stores the certificates by which a schema makes this member one, for this run and later ones.
-fn keep_shown(options: &SyncOptions, home: &SyncHome, key: &PublisherKey) -> Result<(), Error> {
+fn keep_shown(options: &SyncOptions, home: &SyncHome, key: &PublisherKey) -> Result<(), SyncError> {
     let Some((which, chain)) = &options.sign else { return Ok(()) };
     let keyring = Keyring::at(&options.store);
     let mut certificates = vec![keyring.certificate(which)?];
@@ -352,7 +360,7 @@ fn keep_shown(options: &SyncOptions, home: &SyncHome, key: &PublisherKey) -> Res
     }
     let (founder, signer) = (&home.invitation.group.founder, keyring.signer(which)?);
     let shown = present(founder, &key.public(), &signer, &certificates);
-    Ok(home.keep_presentation(&shown.map_err(|e| Error::usage(e.to_string()))?)?)
+    Ok(home.keep_presentation(&shown?)?)
 }
 
 /// How often the whole folder is scanned, in addition to watching: mounts, network file systems and mapped writes send
@@ -369,8 +377,8 @@ fn next_rescan() -> Duration {
 }
 
 /// Starts a thread that reports changes as long as the process lives.
-fn watch(path: &Path, home: &SyncHome, tell: mpsc::Sender<SyncNews>) -> Result<(), Error> {
-    let failed = |e| unwatched(path, &e);
+fn watch(path: &Path, home: &SyncHome, tell: mpsc::Sender<SyncNews>) -> Result<(), SyncError> {
+    let failed = |error| SyncError::Unwatched { path: path.to_path_buf(), error };
     let mut watcher = FolderWatcher::new(path, OWN, &home.roles_dir()).map_err(failed)?;
     let unheard = Arc::new(Mutex::new(None::<Watched>));
     let mut rescan = Instant::now() + next_rescan();

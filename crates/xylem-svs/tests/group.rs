@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xylem_packet::{Component, DataBuilder, Interest, InterestBuilder, Name, SignatureType};
-use xylem_sync::{
+use xylem_svs::{
     Anyone, Group, GroupConfig, GroupEvent, GroupMember, StateVector, SyncError, SyncTrust,
     SyncVersion, VectorLimits, VectorOutcome, VectorRefusal, publication_name,
 };

@@ -4,30 +4,30 @@ use std::path::Path;
 use std::time::Duration;
 
 use xylem_folder::{FolderError, MAX_INDEX, MemberStatement, StoredIndex};
-use xylem_library::{Blame, Error, Existing, Only, Output, SaveOptions, Stop, os_bytes};
+use xylem_library::{Existing, Only, Output, SaveOptions, Stop, os_bytes};
 use xylem_node::{Event, GetError, GetOptions, get};
 use xylem_object::Ticket;
 
-use super::asking::FetchTurns;
-use super::keeping::{SyncEvent, SyncOptions};
+use crate::asking::FetchTurns;
+use crate::error::SyncError;
+use crate::keeping::{SyncEvent, SyncOptions};
 
 /// A fetch without progress for this long ends, and is tried again later.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// The error for an index that is refused.
-pub(super) fn odd(said: &MemberStatement, why: &str) -> Error {
-    let message = format!("{}: its index is not used: {why}", said.name);
-    Error { blame: Blame::Data, message }
+pub(crate) fn odd(said: &MemberStatement, why: &str) -> SyncError {
+    SyncError::Index { member: said.name.clone(), why: why.to_owned() }
 }
 
 /// Fetches a member's index to the file `at`, where an older one may lie. Returns the index, and the ticket of the
 /// content.
-pub(super) fn index(
+pub(crate) fn index(
     (options, asking): (&SyncOptions, &FetchTurns),
     said: &MemberStatement,
     at: &Path,
     stop: &Stop,
-) -> Result<(StoredIndex, Ticket), Error> {
+) -> Result<(StoredIndex, Ticket), SyncError> {
     let odd = |why: &str| odd(said, why);
     let save = SaveOptions::to(Output::At(at.to_path_buf()), Existing::Overwrite);
     let ticket = Ticket { link_key: Some(said.link_key), ..said.index.clone() };
@@ -61,14 +61,14 @@ pub(super) fn index(
 
 /// Fetches these paths of a member's folder to `at`; our files serve as older versions. Returns the paths that the
 /// member no longer has as announced, because they have changed there.
-pub(super) fn content(
+pub(crate) fn content(
     (options, asking): (&SyncOptions, &FetchTurns),
     ticket: Ticket,
     only: Only,
     (ours, at): (&Path, &Path),
     stop: &Stop,
     tell: &mut dyn FnMut(SyncEvent),
-) -> Result<Vec<Vec<u8>>, Error> {
+) -> Result<Vec<Vec<u8>>, SyncError> {
     let save = SaveOptions {
         like: vec![ours.to_path_buf()],
         only: Some(only),

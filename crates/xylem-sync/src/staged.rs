@@ -16,7 +16,7 @@ const PART: &str = ".part";
 const NEW: &str = ".new";
 
 /// See the module's documentation.
-pub(super) struct Staged {
+pub(crate) struct Staged {
     dir: PathBuf,
     /// Roots of files that were verified in this run.
     proven: HashSet<Hash>,
@@ -24,12 +24,12 @@ pub(super) struct Staged {
 
 impl Staged {
     /// Opens the content in `dir`. Content of an earlier run is not trusted before it is verified.
-    pub(super) fn at(dir: PathBuf) -> Self {
+    pub(crate) fn at(dir: PathBuf) -> Self {
         Self { dir, proven: HashSet::new() }
     }
 
     /// The directory of whole files, each named by its root.
-    pub(super) fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 
@@ -42,7 +42,7 @@ impl Staged {
     }
 
     /// Whether all of this content is here. It is verified once in a run.
-    pub(super) fn has(&mut self, root: &Hash) -> bool {
+    pub(crate) fn has(&mut self, root: &Hash) -> bool {
         let path = self.whole_at(root);
         if self.proven.contains(root) {
             if path.is_file() {
@@ -64,13 +64,13 @@ impl Staged {
     }
 
     /// The parts of contents that have not arrived completely.
-    pub(super) fn parts(&self, wanted: &HashMap<Hash, Vec<u8>>) -> HashMap<Hash, PathBuf> {
+    pub(crate) fn parts(&self, wanted: &HashMap<Hash, Vec<u8>>) -> HashMap<Hash, PathBuf> {
         let parts = wanted.keys().map(|root| (*root, self.part_at(root)));
         parts.filter(|(_, path)| path.is_file()).collect()
     }
 
     /// Copies a file that may hold this content; returns whether it does.
-    pub(super) fn copy(&mut self, from: &Path, root: &Hash) -> io::Result<bool> {
+    pub(crate) fn copy(&mut self, from: &Path, root: &Hash) -> io::Result<bool> {
         fs::create_dir_all(&self.dir)?;
         let new = self.dir.join(format!("{root}{NEW}"));
         let copied = fs::copy(from, &new);
@@ -86,7 +86,7 @@ impl Staged {
 
     /// Takes content that a fetch has put into the directory `fetched`, each at its path of `wanted`. The fetch has
     /// verified all that is there.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         fetched: &Path,
         wanted: &HashMap<Hash, Vec<u8>>,
@@ -109,7 +109,7 @@ impl Staged {
     }
 
     /// Takes what a failed or interrupted fetch has left in `fetched`: whole files, and parts.
-    pub(super) fn keep(
+    pub(crate) fn keep(
         &mut self,
         fetched: &Path,
         wanted: &HashMap<Hash, Vec<u8>>,
@@ -135,7 +135,7 @@ impl Staged {
     }
 
     /// Drops all content except `wanted`. What cannot be removed is tried another time.
-    pub(super) fn keep_only(&mut self, wanted: &HashSet<Hash>) {
+    pub(crate) fn keep_only(&mut self, wanted: &HashSet<Hash>) {
         for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
@@ -154,7 +154,7 @@ fn is_absent(e: &io::Error) -> bool {
 }
 
 /// Removes a directory of ours with all that is in it, even if its directories are write-protected.
-pub(super) fn remove_tree(dir: &Path) -> io::Result<()> {
+pub(crate) fn remove_tree(dir: &Path) -> io::Result<()> {
     let Err(first) = fs::remove_dir_all(dir) else { return Ok(()) };
     if first.kind() == io::ErrorKind::NotFound {
         return Ok(());

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use world::{EPOCH, World};
 use xylem_sim::{Conditions, Rng, Simulation, ms};
-use xylem_sync::{GroupMember, StateVector, VectorLimits};
+use xylem_svs::{GroupMember, StateVector, VectorLimits};
 
 /// 45 to 50 ms one way: a round trip of 100 ms at most.
 const ROUND_TRIP: Duration = ms(100);

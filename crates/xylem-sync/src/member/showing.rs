@@ -7,7 +7,7 @@ use xylem_node::wall_clock;
 use xylem_object::PublisherId;
 
 use super::{SyncEvent, SyncMember};
-use crate::sync::status::{FolderStep, MemberStatus, SyncStatus, is_paused};
+use crate::board::{FolderStep, MemberStatus, SyncStatus, is_paused};
 
 /// How often the status is put together.
 pub(super) const EVERY: Duration = Duration::from_secs(1);

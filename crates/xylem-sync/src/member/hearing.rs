@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use xylem_folder::{HomeError, LinkRefusal, MemberStatement, Roles, StatementError};
-use xylem_library::{Blame, Error};
 use xylem_node::{MeshNews, wall_clock};
 use xylem_object::PublisherId;
 
 use super::{KEEP, OtherMember, SyncEvent, SyncMember, warning};
+use crate::error::SyncError;
 
 /// State that could not be written to the disk yet. A full disk does not end the run.
 #[derive(Default)]
@@ -52,7 +52,7 @@ impl SyncMember<'_> {
         &mut self,
         said: MeshNews,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), SyncError> {
         match said {
             MeshNews::Up(member, up) => {
                 let is_news = if up { self.up.insert(member) } else { self.up.remove(&member) };
@@ -93,12 +93,7 @@ impl SyncMember<'_> {
             MeshNews::BadLog(e) => return Err(e.into()),
             MeshNews::Old => tell(warning(StatementError::Old.to_string())),
             MeshNews::Twice => {
-                let message = format!(
-                    "other members have statements signed by this member that its store {} lacks: the store was copied, or \
-                     restored from a backup; remove it, and join again with a ticket",
-                    self.home.dir().display()
-                );
-                return Err(Error { blame: Blame::Local, message });
+                return Err(SyncError::Copied { store: self.home.dir().to_path_buf() });
             }
         }
         Ok(())
@@ -165,7 +160,7 @@ impl SyncMember<'_> {
     }
 
     /// Writes the state that the next run needs: later statements of members have to continue their histories.
-    pub(in crate::sync) fn save_members(&mut self) -> Result<(), HomeError> {
+    pub(crate) fn save_members(&mut self) -> Result<(), HomeError> {
         self.keep = None;
         let UnsavedState { port, roles, evidence, .. } = &mut self.unkept;
         // Write what would be worst to lose first.

@@ -12,15 +12,16 @@ use xylem_folder::{
     SyncFolder, SyncHome, WaitingRules, Watched,
 };
 use xylem_library::publications::PublicationId;
-use xylem_library::{Blame, Error, LibraryEvent, Selection, SkipReason, Stop, os_bytes};
+use xylem_library::{Blame, Failure, LibraryEvent, Selection, SkipReason, Stop, os_bytes};
 use xylem_node::{Event, OneShare, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
 
-use super::asking::{FetchTurns, SERVED};
-use super::fetching;
-use super::keeping::{SyncEvent, SyncNews, SyncOptions, unwatched};
-use super::staged::Staged;
+use crate::asking::{FetchTurns, SERVED};
+use crate::error::SyncError;
+use crate::fetching;
+use crate::keeping::{SyncEvent, SyncNews, SyncOptions};
+use crate::staged::Staged;
 
 mod hearing;
 mod showing;
@@ -54,7 +55,7 @@ const MAX_SKIPPED: usize = 10;
 const MAX_HEARD: usize = 1000;
 
 /// See the module's documentation.
-pub(super) struct SyncMember<'a> {
+pub(crate) struct SyncMember<'a> {
     options: &'a SyncOptions,
     path: PathBuf,
     home: SyncHome,
@@ -140,7 +141,7 @@ fn pause(failures: u32) -> Duration {
 }
 
 impl<'a> SyncMember<'a> {
-    pub(super) fn new(
+    pub(crate) fn new(
         options: &'a SyncOptions,
         path: PathBuf,
         home: SyncHome,
@@ -148,7 +149,7 @@ impl<'a> SyncMember<'a> {
         key: PublisherKey,
         link_key: [u8; 32],
         stop: &'a Stop,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, SyncError> {
         let (roles, founder) = (home.roles()?.unwrap_or_default(), home.invitation.group.founder);
         let roles = Membership::new(founder, roles, wall_clock().milliseconds());
         let (log, shown) = (MemberLog::open(&home.history_file())?, home.presentation()?);
@@ -190,16 +191,16 @@ impl<'a> SyncMember<'a> {
     }
 
     /// The state of the present fetch, for the thread that receives the members' statements.
-    pub(super) fn asking(&self) -> FetchTurns {
+    pub(crate) fn asking(&self) -> FetchTurns {
         self.asking.clone()
     }
 
     /// Runs until serving ends.
-    pub(super) fn run(
+    pub(crate) fn run(
         &mut self,
         news: &Receiver<SyncNews>,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), SyncError> {
         loop {
             let said = match self.next_due() {
                 None => news.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -248,7 +249,7 @@ impl<'a> SyncMember<'a> {
         &mut self,
         said: SyncNews,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<Option<Result<(), Error>>, Error> {
+    ) -> Result<Option<Result<(), SyncError>>, SyncError> {
         self.moved = true;
         match said {
             SyncNews::Ready(handle, port) => {
@@ -269,12 +270,12 @@ impl<'a> SyncMember<'a> {
                 }
             }
             SyncNews::Watch(source) => {
-                return Err(unwatched(&self.path, &source));
+                return Err(SyncError::Unwatched { path: self.path.clone(), error: source });
             }
             SyncNews::Mesh(said) => self.hear_mesh(said, tell)?,
             SyncNews::Serving(event) if needs_no_report(&event) => {}
             SyncNews::Serving(event) => tell(SyncEvent::Other(event)),
-            SyncNews::Ended(done) => return Ok(Some(done.map_err(Error::from))),
+            SyncNews::Ended(done) => return Ok(Some(done.map_err(SyncError::from))),
         }
         Ok(None)
     }
@@ -304,7 +305,7 @@ impl<'a> SyncMember<'a> {
         self.others.len() > FULL_MESH
     }
 
-    fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), Error> {
+    fn work(&mut self, tell: &mut dyn FnMut(SyncEvent)) -> Result<(), SyncError> {
         self.show(tell);
         let Some(serving) = self.serving.clone() else { return Ok(()) };
         let now = Instant::now();
@@ -368,7 +369,7 @@ impl<'a> SyncMember<'a> {
         &mut self,
         serving: &ServiceHandle,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), SyncError> {
         match self.publish(serving, tell) {
             Ok(()) => self.failures = 0,
             // The folder or the store is not the same any more: do nothing.
@@ -379,7 +380,7 @@ impl<'a> SyncMember<'a> {
                 self.scan_at = Some(Instant::now() + pause(self.failures));
                 self.failures += 1;
                 // A usage error needs the user, so report it at once.
-                let told_at = if e.blame == Blame::Usage { 1 } else { 4 };
+                let told_at = if e.blame() == Blame::Usage { 1 } else { 4 };
                 if self.failures == told_at {
                     tell(warning(e.to_string()));
                 }
@@ -388,15 +389,15 @@ impl<'a> SyncMember<'a> {
         Ok(())
     }
 
-    fn is_fatal(&self, e: &Error) -> bool {
-        e.blame == Blame::Interrupted || self.folder.check_there().is_err()
+    fn is_fatal(&self, e: &SyncError) -> bool {
+        e.blame() == Blame::Interrupted || self.folder.check_there().is_err()
     }
 
     fn publish(
         &mut self,
         serving: &ServiceHandle,
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), SyncError> {
         let rules = self.folder.read_rules()?;
         self.tell_rules(rules, tell);
         self.hold();
@@ -458,7 +459,7 @@ impl<'a> SyncMember<'a> {
         content: PublicationId,
         of: (xylem_hash::Hash, xylem_hash::Hash, u64),
         tell: &mut dyn FnMut(SyncEvent),
-    ) -> Result<(), Error> {
+    ) -> Result<(), SyncError> {
         let path = self.folder.publish_index()?;
         let selection = Selection { for_members: true, ..Selection::default() };
         let how = self.one_share("index", selection);
@@ -583,12 +584,12 @@ impl<'a> SyncMember<'a> {
         }
     }
 
-    fn ticket(&self, shared: Event) -> Result<(Ticket, xylem_hash::Hash), Error> {
+    fn ticket(&self, shared: Event) -> Result<(Ticket, xylem_hash::Hash), SyncError> {
         match shared {
             Event::Shared { ticket, root, .. } => {
                 Ok((Ticket { link_key: Some(self.link_key), ..*ticket }, root))
             }
-            _ => Err(Error { blame: Blame::Local, message: "nothing was shared".to_owned() }),
+            _ => Err(SyncError::NothingShared),
         }
     }
 
@@ -615,7 +616,7 @@ fn needs_no_report(event: &Event) -> bool {
     matches!(why, SkipReason::Changed(_))
 }
 
-pub(super) fn warning(what: String) -> SyncEvent {
+pub(crate) fn warning(what: String) -> SyncEvent {
     SyncEvent::Other(Event::Library(LibraryEvent::Warning { what }))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use xylem_packet::{Interest, Name};
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation};
-use xylem_sync::{
+use xylem_svs::{
     Group, GroupConfig, GroupEvent, GroupMember, StateVector, SyncVersion, VectorLimits,
 };
 use xylem_trust::{CommandStamp, Signer, Verifier};

@@ -14,7 +14,7 @@ const TURN: Duration = Duration::from_secs(10);
 const SILENT: Duration = Duration::from_secs(3);
 /// How many of the newest versions of its folder a member serves, so that a small change does not end the fetch of a
 /// large version.
-pub(super) const SERVED: usize = 16;
+pub(crate) const SERVED: usize = 16;
 /// Interval of [`Asking::look_at_the_clock`] during a turn.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// The same interval at rest.
@@ -23,7 +23,7 @@ const CHECK_EVERY_AT_REST: Duration = Duration::from_secs(1);
 /// The present fetch, shared with the thread that receives the members' statements. A member serves the versions of its
 /// last [`SERVED`] statements, so the fetch of an older one is stopped.
 #[derive(Clone, Default)]
-pub(super) struct FetchTurns(Arc<Mutex<TurnState>>);
+pub(crate) struct FetchTurns(Arc<Mutex<TurnState>>);
 
 #[derive(Default)]
 struct TurnState {
@@ -79,7 +79,7 @@ impl FetchTurns {
     }
 
     /// Records a member's statement with this number.
-    pub(super) fn record_statement(&self, member: PublisherId, number: u64) {
+    pub(crate) fn record_statement(&self, member: PublisherId, number: u64) {
         let mut held = self.held();
         let last = held.last.entry(member).or_default();
         if last.front().is_none_or(|newest| number > *newest) {
@@ -95,20 +95,20 @@ impl FetchTurns {
 
     /// Ends the turn of a member whose link is down. Its newest statement is fetched when it is back; it may make
     /// another one then.
-    pub(super) fn member_left(&self, member: &PublisherId) {
+    pub(crate) fn member_left(&self, member: &PublisherId) {
         let held = self.held();
         held.now.iter().filter(|now| now.who == *member).for_each(|now| now.stop.raise());
     }
 
     /// Stops the present fetch.
-    pub(super) fn halt(&self) {
+    pub(crate) fn halt(&self) {
         self.held().now.iter().for_each(|now| now.stop.raise());
     }
 
     /// Begins a turn: the version of a member's statement `number` is fetched, and `stop` ends that. `waits` returns
     /// whether another member is to be fetched from, given the number of its newest statement, which the caller may not
     /// have seen. Nothing is fetched from `readers`.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &self,
         who: PublisherId,
         number: u64,
@@ -135,24 +135,24 @@ impl FetchTurns {
     }
 
     /// Records a sign of the member of this turn.
-    pub(super) fn record_sign(&self) {
+    pub(crate) fn record_sign(&self) {
         self.held().now.iter_mut().for_each(|now| now.moved = Instant::now());
     }
 
     /// Records the bytes that have come in this turn.
-    pub(super) fn record_bytes(&self, bytes: u64) {
+    pub(crate) fn record_bytes(&self, bytes: u64) {
         if let Some(now) = self.held().now.as_mut().filter(|now| now.came != bytes) {
             (now.came, now.moved) = (bytes, Instant::now());
         }
     }
 
     /// Time until [`Asking::look_at_the_clock`] is due.
-    pub(super) fn check_interval(&self) -> Duration {
+    pub(crate) fn check_interval(&self) -> Duration {
         if self.held().now.is_some() { CHECK_EVERY } else { CHECK_EVERY_AT_REST }
     }
 
     /// Ends a turn that has taken too long, so that others do not wait for ever.
-    pub(super) fn end_overdue_turn(&self) {
+    pub(crate) fn end_overdue_turn(&self) {
         let mut held = self.held();
         if let Some(now) = held.now.as_ref().filter(|now| now.is_over() && !now.stop.raised()) {
             now.stop.raise();
@@ -163,12 +163,12 @@ impl FetchTurns {
     }
 
     /// How many turns of a member ended early since it was last done.
-    pub(super) fn early_ends(&self, who: &PublisherId) -> u32 {
+    pub(crate) fn early_ends(&self, who: &PublisherId) -> u32 {
         self.held().cut.get(who).copied().unwrap_or(0)
     }
 
     /// Ends the turn; `whole`: all was fetched.
-    pub(super) fn end(&self, whole: bool) {
+    pub(crate) fn end(&self, whole: bool) {
         let mut held = self.held();
         if let Some(now) = held.now.take().filter(|_| whole) {
             held.cut.remove(&now.who);

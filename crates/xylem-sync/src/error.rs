@@ -1,0 +1,115 @@
+//! [`SyncError`].
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use xylem_folder::{FolderError, HomeError, PartTooLong};
+use xylem_library::keys::KeyFileError;
+use xylem_library::{Blame, Error, Failure, advised, blame_of};
+use xylem_node::{GetError, ShareError};
+use xylem_store::StoreError;
+
+/// Why a folder is not kept in step any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SyncError {
+    /// The group's own files, or its roles.
+    #[error(transparent)]
+    Home(#[from] HomeError),
+    /// The folder.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// Serving the folder.
+    #[error(transparent)]
+    Share(#[from] ShareError),
+    /// A fetch from another member. It ends a turn, and not the run.
+    #[error(transparent)]
+    Get(#[from] GetError),
+    /// The folder's path.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+    /// A key, or a certificate.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// The certificates do not make this member one.
+    #[error(transparent)]
+    Presentation(#[from] PartTooLong),
+    /// A member's index that is refused. It ends a turn, and not the run.
+    #[error("{member}: its index is not used: {why}")]
+    Index {
+        /// The member's name.
+        member: String,
+        /// Why it is refused.
+        why: String,
+    },
+    /// Changes of the folder cannot be watched.
+    #[error("{}: changes can't be watched: {error}{}", path.display(), advice(error))]
+    Unwatched {
+        /// The folder.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The system refuses an operation on a file of ours.
+    #[error("{}: {error}", path.display())]
+    Disk {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The system starts no thread.
+    #[error("cannot start a thread: {0}")]
+    Thread(io::Error),
+    /// Others have statements signed with our key that our log lacks.
+    #[error(
+        "other members have statements signed by this member that its store {} lacks: the store was copied, or restored \
+         from a backup; remove it, and join again with a ticket",
+        store.display()
+    )]
+    Copied {
+        /// The group's directory in the store.
+        store: PathBuf,
+    },
+    /// The loop that serves the folder has given no ticket for it.
+    #[error("nothing was shared")]
+    NothingShared,
+    /// Another failure of this machine.
+    #[error(transparent)]
+    Library(#[from] Error),
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::StorageFull => "; raise fs.inotify.max_user_watches with sysctl",
+        _ => "",
+    }
+}
+
+impl SyncError {
+    /// Makes an error of an operation on a file of ours.
+    pub(crate) fn disk(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
+        |error| Self::Disk { path: path.to_path_buf(), error }
+    }
+}
+
+impl Failure for SyncError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Home(e) => e.blame(),
+            Self::Folder(e) => e.blame(),
+            Self::Share(e) => e.blame(),
+            Self::Get(e) => e.blame(),
+            Self::Store(e) => blame_of(e),
+            Self::Key(e) => e.blame(),
+            Self::Presentation(_) => Blame::Usage,
+            Self::Index { .. } => Blame::Data,
+            Self::Unwatched { .. }
+            | Self::Disk { .. }
+            | Self::Thread(_)
+            | Self::Copied { .. }
+            | Self::NothingShared => Blame::Local,
+            Self::Library(e) => e.blame,
+        }
+    }
+}
