@@ -11,6 +11,8 @@
 //!
 //! Permission bits are stored and not enforced.
 //!
+//! [`Gate`] is the machine's own disk, which hangs while a test wants it.
+//!
 //! ```
 //! use std::path::Path;
 //! use std::sync::Arc;
@@ -26,8 +28,10 @@
 
 mod disk;
 mod file;
+mod gate;
 mod medium;
 mod power;
 
 pub use disk::DiskFault;
+pub use gate::Gate;
 pub use medium::FaultMedium;

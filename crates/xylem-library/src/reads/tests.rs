@@ -1,12 +1,11 @@
 //! A disk that blocks until a gate opens, behind a loop that must not block.
 
-use std::any::Any;
-use std::ffi::OsStr;
 use std::fs;
 use std::time::Instant;
 
-use xylem_store::{Clobber, FileKind, FileRef, FileTime, MediumFile, Meta, OpenHow, StoreError};
+use xylem_store::{FileRef, OpenHow, StoreError};
 
+use xylem_faults::Gate;
 use xylem_object::naming::{self, ObjectId, PublicationRequest};
 use xylem_object::{Publication, PublisherKey, ServeOutcome};
 use xylem_packet::{Interest, InterestBuilder, Name};
@@ -23,171 +22,6 @@ use crate::walk::Selection;
 
 const NOW: Duration = Duration::from_secs(5);
 const LIFETIME: Duration = Duration::from_secs(4);
-
-/// The disk behind a gate, which counts the bytes read. While the gate is closed, only threads that read may wait for it.
-#[derive(Clone)]
-struct Gate {
-    state: Arc<(Mutex<(bool, u64)>, Condvar)>,
-    is_far: bool,
-    below: Arc<dyn Medium>,
-}
-
-impl Gate {
-    fn closed() -> Self {
-        let state = Arc::new((Mutex::new((false, 0)), Condvar::new()));
-        Self { state, is_far: true, below: disk() }
-    }
-
-    fn open(&self) {
-        self.state.0.lock().unwrap().0 = true;
-        self.state.1.notify_all();
-    }
-
-    fn close(&self) {
-        self.state.0.lock().unwrap().0 = false;
-    }
-
-    fn is_open(&self) -> bool {
-        self.state.0.lock().unwrap().0
-    }
-
-    fn pass(&self, bytes: u64) {
-        let is_reader = thread::current().name() == Some("xylem-read");
-        assert!(is_reader || self.is_open(), "the loop waits for the disk");
-        let state = self.state.0.lock().unwrap();
-        let mut state = self.state.1.wait_while(state, |state| !state.0).unwrap();
-        state.1 += bytes;
-    }
-
-    fn read(&self) -> u64 {
-        self.state.0.lock().unwrap().1
-    }
-}
-
-struct Gated(Gate, Arc<dyn MediumFile>);
-
-impl MediumFile for Gated {
-    fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.pass(buf.len() as u64);
-        self.1.read_at(buf, offset)
-    }
-
-    fn read_at_no_wait(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        match self.0.is_open() {
-            true => self.read_at(buf, offset),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    fn metadata(&self) -> io::Result<Meta> {
-        self.0.pass(0);
-        self.1.metadata()
-    }
-
-    fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        self.1.write_at(buf, offset)
-    }
-
-    fn set_len(&self, size: u64) -> io::Result<()> {
-        self.1.set_len(size)
-    }
-
-    fn set_mode(&self, mode: u32) -> io::Result<()> {
-        self.1.set_mode(mode)
-    }
-
-    fn set_mtime(&self, mtime: FileTime) -> io::Result<()> {
-        self.1.set_mtime(mtime)
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        self.1.sync()
-    }
-
-    fn try_lock(&self) -> io::Result<bool> {
-        self.1.try_lock()
-    }
-}
-
-impl Medium for Gate {
-    fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
-        self.pass(0);
-        Ok(Arc::new(Gated(self.clone(), self.below.open(path, how)?)))
-    }
-
-    fn open_no_wait(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
-        match self.is_open() {
-            true => Medium::open(self, path, how),
-            false => Err(io::ErrorKind::WouldBlock.into()),
-        }
-    }
-
-    fn is_remote(&self, _: &Path) -> bool {
-        self.is_far
-    }
-
-    fn open_dir(&self, path: &Path) -> io::Result<Arc<dyn Medium>> {
-        Ok(Arc::new(Self { below: self.below.open_dir(path)?, ..self.clone() }))
-    }
-
-    fn metadata(&self, path: &Path) -> io::Result<Meta> {
-        self.below.metadata(path)
-    }
-
-    fn create_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.below.create_dir(path, mode)
-    }
-
-    fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
-        self.below.for_each_name(path, take)
-    }
-
-    fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
-        self.below.rename(from, to, clobber)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.below.remove_file(path)
-    }
-
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.below.remove_dir(path)
-    }
-
-    fn symlink(&self, target: &Path, link: &Path) -> io::Result<()> {
-        self.below.symlink(target, link)
-    }
-
-    fn hard_link(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
-        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
-        self.below.hard_link(name, &*to.below, new)
-    }
-
-    fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
-        let to: &Self = to.as_any().downcast_ref().ok_or(io::ErrorKind::Unsupported)?;
-        self.below.move_to(name, &*to.below, new)
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-
-    fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
-        self.below.read_link(path)
-    }
-
-    fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
-        self.below.set_mode(path, mode)
-    }
-
-    fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
-        self.below.set_mtime(path, mtime)
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.below.sync_dir(path)
-    }
-}
 
 /// Waits until something is ready.
 fn ready(reads: &Reads) -> Vec<(u64, Vec<u8>)> {
@@ -410,7 +244,7 @@ fn trees_listings_and_opening_wait_on_threads() {
     for n in 0..100 {
         fs::write(folder.join(format!("{n:03}")), vec![n; 20_000]).unwrap();
     }
-    let gate = Gate { is_far: false, ..Gate::closed() };
+    let gate = Gate::closed().with_distance(false);
     let segment =
         |object, index| PublicationRequest::Segment { object, index: SegmentIndex(index) };
     let tile = |object| PublicationRequest::Tile { object, tile: Tile { tier: 0, index: 0 } };
