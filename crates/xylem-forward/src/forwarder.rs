@@ -44,6 +44,8 @@ pub struct Forwarder<S: Storage = Standard> {
     pub(crate) dead_nonces: RecentCache<(), S::Nonces>,
     pub(crate) measurements: RecentCache<NextHopMeasurement, S::Measurements>,
     pub(crate) announcements: Announcements,
+    #[cfg(feature = "alloc")]
+    pub(crate) kept: crate::kept::KeptInterests,
     pub(crate) counters: ForwarderCounters,
     /// The sum of the counters of removed faces.
     removed_counters: FaceCounters,
@@ -58,7 +60,7 @@ pub struct Forwarder<S: Storage = Standard> {
 
 /// Microseconds since the beginning.
 #[inline]
-fn micros(time: Duration) -> u64 {
+pub(crate) fn micros(time: Duration) -> u64 {
     time.as_secs().saturating_mul(1_000_000).saturating_add(u64::from(time.subsec_micros()))
 }
 
@@ -87,6 +89,8 @@ impl<S: Storage> Forwarder<S> {
             dead_nonces: RecentCache::new(config.dead_nonces, micros(config.dead_nonce_lifetime)),
             measurements: RecentCache::new(config.measurements, measured_for),
             announcements: Announcements::default(),
+            #[cfg(feature = "alloc")]
+            kept: crate::kept::KeptInterests::default(),
             counters: ForwarderCounters::default(),
             removed_counters: FaceCounters::default(),
             serial: 0,
@@ -102,10 +106,12 @@ impl<S: Storage> Forwarder<S> {
         self.faces.add(settings.into())
     }
 
-    /// Removes a face, its routes, and its pending Interests, so that faces that come and go leave nothing behind.
+    /// Removes a face, its routes, and its waiting Interests, so that faces that come and go leave nothing behind.
     pub fn remove_face(&mut self, face: FaceId) {
         if let Some(number) = self.faces.number(face) {
             while self.release_oldest_of(self.faces.now, number) {}
+            #[cfg(feature = "alloc")]
+            self.forget_kept_of(number);
             self.removed_counters += self.counters(face).unwrap_or_default();
             let routes = self.faces.get(number).map_or(0, |face| face.routes);
             self.faces.remove(number);
@@ -183,12 +189,26 @@ impl<S: Storage> Forwarder<S> {
 
     /// When to call [`Self::handle_timeout`]; `None` while nothing is pending.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        self.pit.next_timeout().map(Duration::from_micros)
+        let next = self.pit.next_timeout();
+        #[cfg(feature = "alloc")]
+        let next = next.into_iter().chain(self.kept.next_timeout()).min();
+        next.map(Duration::from_micros)
     }
 
-    /// Removes the Interests that have expired. Nothing is sent for them.
-    pub fn handle_timeout(&mut self, now: Duration, _out: &mut impl Outlet) {
-        let now = micros(now);
+    /// Removes the Interests that have expired; nothing is sent for them. Forwards those that have waited for the content
+    /// store's second level long enough.
+    pub fn handle_timeout(&mut self, now: Duration, out: &mut impl Outlet) {
+        self.expire_pending(micros(now));
+        #[cfg(feature = "alloc")]
+        {
+            self.take_up_reads(now, out);
+            self.resume_due(micros(now), out);
+        }
+        #[cfg(not(feature = "alloc"))]
+        let _ = out;
+    }
+
+    fn expire_pending(&mut self, now: u64) {
         self.pit.expire(now, &mut self.matches);
         for i in 0..self.matches.as_slice().len() {
             let id = self.matches.as_slice()[i];
@@ -218,7 +238,7 @@ impl<S: Storage> Forwarder<S> {
     }
 
     #[cold]
-    fn count_drop(&mut self, from: Ingress, reason: DropReason) {
+    pub(crate) fn count_drop(&mut self, from: Ingress, reason: DropReason) {
         let counters = &mut self.counters;
         match reason {
             DropReason::Loop => counters.loops += 1,
@@ -285,11 +305,12 @@ impl Forwarder<crate::Heap> {
         self.try_add_face(settings).unwrap_or(FaceId(u64::MAX))
     }
 
-    /// Sets the content store's second level, or removes it.
+    /// Sets the content store's second level, or removes it. Interests that wait for the earlier one are forwarded.
     pub fn set_second_level(
         &mut self,
         cache: Option<alloc::boxed::Box<dyn crate::SecondLevelCache + Send>>,
     ) {
+        self.kept.forget_reads();
         self.content_store.set_second_level(cache);
     }
 }

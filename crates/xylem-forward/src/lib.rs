@@ -70,6 +70,8 @@ mod forwarder;
 mod routes;
 
 mod crowding;
+#[cfg(feature = "alloc")]
+mod kept;
 mod on_interest;
 mod self_learning;
 mod strategy;
@@ -84,7 +86,7 @@ pub use fib::NextHop;
 pub use forwarder::Forwarder;
 pub use reasons::{DropReason, ForwarderCounters, RouteError};
 #[cfg(feature = "alloc")]
-pub use second_level::SecondLevelCache;
+pub use second_level::{SecondLevelAnswer, SecondLevelCache};
 #[cfg(feature = "alloc")]
 pub use storage::Heap;
 pub use storage::{Fixed, Standard, Storage};

@@ -2,6 +2,7 @@
 
 use xylem_packet::{Interest, NackReason};
 
+use crate::content_store::CsLookup;
 use crate::crowding::MAX_EVICTIONS;
 use crate::faces::{Ingress, LOCALHOP, LOCALHOST, is_under};
 use crate::forwarder::Forwarder;
@@ -33,6 +34,21 @@ impl<S: Storage> Forwarder<S> {
         if !face.admits(now) {
             return Err(DropReason::RateLimit);
         }
+        self.pursue(now, from, (interest, None), incoming, out)
+    }
+
+    /// The pipeline of an Interest that the face may send. `kept_for`: when the lifetime ends of an Interest that was kept
+    /// and did not get an answer from the second level of the content store.
+    #[inline]
+    pub(crate) fn pursue(
+        &mut self,
+        now: u64,
+        from: Ingress,
+        (interest, kept_for): (&Interest<'_>, Option<u64>),
+        incoming: &IncomingPacket<'_>,
+        out: &mut impl Outlet,
+    ) -> Result<(), DropReason> {
+        let name = interest.name();
         let nonce = match interest.nonce() {
             Some(nonce) => nonce,
             None => self.new_nonce(),
@@ -54,11 +70,11 @@ impl<S: Storage> Forwarder<S> {
             }
         }
         let waited_for = known.is_some_and(|id| self.pit.in_records(id).next().is_some());
-        if !waited_for && self.answer_from_cache(now, from, interest, incoming, out) {
+        if !waited_for && self.answer_from_cache(now, from, (interest, kept_for), incoming, out)? {
             return Ok(());
         }
         let leaving = self.prepare(from, interest, incoming, nonce)?;
-        let id = self.note_downstream(now, from, (interest, nonce), known, incoming)?;
+        let id = self.note_downstream(now, from, (interest, nonce, kept_for), known, incoming)?;
         self.forward(now, id, &leaving, interest, incoming, out)
     }
 
@@ -79,28 +95,40 @@ impl<S: Storage> Forwarder<S> {
         DropReason::Loop
     }
 
-    /// Answers from the content store if possible. Returns whether it did.
+    /// Answers from the content store if possible, or keeps the Interest while the second level reads. Returns whether it
+    /// did.
     #[inline]
     fn answer_from_cache(
         &mut self,
         now: u64,
         from: Ingress,
-        interest: &Interest<'_>,
+        (interest, kept_for): (&Interest<'_>, Option<u64>),
         incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
-    ) -> bool {
+    ) -> Result<bool, DropReason> {
         if !self.content_store.is_enabled() {
-            return false;
+            return Ok(false);
         }
-        let Some(packet) = self.content_store.find(now, interest, &self.hashes) else {
-            self.counters.cs_misses += 1;
-            return false;
-        };
-        self.counters.cs_hits += 1;
-        let pit_token = incoming.pit_token;
-        let leaving = OutgoingPacket { packet, pit_token, ..OutgoingPacket::default() };
-        self.faces.send_data(from.face, leaving, out);
-        true
+        // Kept Interests have asked the second level already, and are counted where they are resumed.
+        let asker = kept_for.is_none().then(|| from.id());
+        match self.content_store.find(now, interest, &self.hashes, asker) {
+            CsLookup::Found(packet) => {
+                self.counters.cs_hits += 1;
+                let pit_token = incoming.pit_token;
+                let leaving = OutgoingPacket { packet, pit_token, ..OutgoingPacket::default() };
+                self.faces.send_data(from.face, leaving, out);
+                return Ok(true);
+            }
+            #[cfg(feature = "alloc")]
+            CsLookup::Reading(read) => {
+                if self.keep(now, from, (interest, read), incoming, out)? {
+                    return Ok(true);
+                }
+            }
+            CsLookup::Absent => {}
+        }
+        self.counters.cs_misses += u64::from(kept_for.is_none());
+        Ok(false)
     }
 
     /// The outgoing Interest: as it arrived, or changed in `scratch`.
@@ -146,7 +174,7 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         from: Ingress,
-        (interest, nonce): (&Interest<'_>, [u8; 4]),
+        (interest, nonce, kept_for): (&Interest<'_>, [u8; 4], Option<u64>),
         mut known: Option<u32>,
         incoming: &IncomingPacket<'_>,
     ) -> Result<u32, DropReason> {
@@ -160,7 +188,7 @@ impl<S: Storage> Forwarder<S> {
             }
         }
         let lifetime = interest.lifetime_ms().saturating_mul(1000).min(self.max_lifetime);
-        let expires = now.saturating_add(lifetime);
+        let expires = kept_for.unwrap_or_else(|| now.saturating_add(lifetime));
         let mut others = 0;
         let id = loop {
             match self.try_note(from, (interest, nonce), known, expires, incoming.pit_token) {

@@ -18,7 +18,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use xylem_forward::SecondLevelCache;
+use xylem_forward::{FaceId, SecondLevelAnswer, SecondLevelCache};
 use xylem_packet::{Data, MAX_PACKET, NameRef};
 
 /// Octets before a packet.
@@ -132,7 +132,13 @@ impl SecondLevelCache for DiskCache {
         let _ = self.keep(name, packet);
     }
 
-    fn get(&mut self, name: NameRef<'_>, can_be_prefix: bool, packet: &mut Vec<u8>) -> bool {
+    fn get(
+        &mut self,
+        _asker: FaceId,
+        name: NameRef<'_>,
+        can_be_prefix: bool,
+        packet: &mut Vec<u8>,
+    ) -> SecondLevelAnswer {
         let found = if can_be_prefix {
             let from = (Bound::Included(name.value()), Bound::Unbounded);
             self.index
@@ -143,12 +149,12 @@ impl SecondLevelCache for DiskCache {
         } else {
             self.index.get(name.value()).map(|place| (name.value().to_vec(), *place))
         };
-        let Some((found, place)) = found else { return false };
+        let Some((found, place)) = found else { return SecondLevelAnswer::Absent };
         if self.read(place, packet).unwrap_or(false) {
-            return true;
+            return SecondLevelAnswer::Found;
         }
         self.index.remove(&found);
-        false
+        SecondLevelAnswer::Absent
     }
 
     fn erase(&mut self, prefix: NameRef<'_>, limit: u64) -> u64 {
@@ -251,10 +257,14 @@ mod tests {
         (name, out)
     }
 
+    fn find(cache: &mut DiskCache, name: &Name, is_prefix: bool, found: &mut Vec<u8>) -> bool {
+        cache.get(FaceId(1), name.as_ref(), is_prefix, found) == SecondLevelAnswer::Found
+    }
+
     fn got(cache: &mut DiskCache, n: u64) -> bool {
         let (name, expected) = packet(n);
         let mut found = Vec::new();
-        let there = cache.get(name.as_ref(), false, &mut found);
+        let there = find(cache, &name, false, &mut found);
         assert!(!there || found == expected, "what was put");
         there
     }
@@ -275,11 +285,11 @@ mod tests {
         let mut cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
         assert!((0..10).all(|n| got(&mut cache, n)) && cache.len() == 10);
         let prefix = Name::from_uri("/x").unwrap();
-        assert!(cache.get(prefix.as_ref(), true, &mut Vec::new()));
-        assert!(!cache.get(prefix.as_ref(), false, &mut Vec::new()));
+        assert!(find(&mut cache, &prefix, true, &mut Vec::new()));
+        assert!(!find(&mut cache, &prefix, false, &mut Vec::new()));
         assert_eq!(cache.erase(prefix.as_ref(), 4), 4);
         assert_eq!(cache.erase(prefix.as_ref(), u64::MAX), 6);
-        assert!(!cache.get(prefix.as_ref(), true, &mut Vec::new()) && cache.is_empty());
+        assert!(!find(&mut cache, &prefix, true, &mut Vec::new()) && cache.is_empty());
     }
 
     #[test]

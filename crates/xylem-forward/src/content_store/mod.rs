@@ -17,7 +17,7 @@ use crate::name_hash::{NameHasher, NameHashes, ends_with_digest};
 use crate::sha256;
 use crate::slab::{NONE, Slab, SlabPlace};
 use crate::storage::Storage;
-use crate::{CsInfo, CsSettings};
+use crate::{CsInfo, CsSettings, FaceId};
 use packet::CsEntry;
 use tree::NameTree;
 
@@ -44,9 +44,42 @@ struct SecondLevel {
     packet: alloc::vec::Vec<u8>,
 }
 
+/// What the content store has for an Interest.
+pub(crate) enum CsLookup<'a> {
+    /// This Data.
+    Found(&'a [u8]),
+    /// Nothing.
+    Absent,
+    /// The second level reads it; the number of the read.
+    #[cfg(feature = "alloc")]
+    Reading(u64),
+}
+
 /// Bytes of an entry besides its packet and nodes.
 fn entry_cost<S: Storage>() -> usize {
     size_of::<SlabPlace<CsEntry<S::Packet>>>() + ALLOCATION
+}
+
+/// The name to look up in the second level, and whether it may be a prefix. A digest at the end is compared afterwards.
+#[cfg(feature = "alloc")]
+fn second_level_name<'a>(interest: &Interest<'a>) -> (NameRef<'a>, bool) {
+    match ends_with_digest(interest.name()) {
+        true => (interest.name().parent(), false),
+        false => (interest.name(), interest.can_be_prefix()),
+    }
+}
+
+/// Whether a packet of the second level answers an Interest.
+#[cfg(feature = "alloc")]
+fn is_answer(packet: &[u8], interest: &Interest<'_>) -> bool {
+    let Ok(data) = Data::decode(packet) else { return false };
+    let (name, can_be_prefix) = second_level_name(interest);
+    let fits = data.name() == name || (can_be_prefix && name.is_prefix_of(data.name()));
+    let is_it = || {
+        let digest = sha256(data.wire());
+        interest.name().last() == Some(Component::implicit_digest(&digest))
+    };
+    fits && (!ends_with_digest(interest.name()) || is_it())
 }
 
 impl<S: Storage> ContentStore<S> {
@@ -175,17 +208,37 @@ impl<S: Storage> ContentStore<S> {
         Some(id)
     }
 
-    /// The Data that answers an Interest, if there is one. `hashes` are those of its name, `now` is in microseconds.
+    /// The Data that answers an Interest, if there is one. `hashes` are those of its name, `now` is in microseconds. The
+    /// second level is asked if there is an asker.
     #[inline]
     pub(crate) fn find(
         &mut self,
         now: u64,
         interest: &Interest<'_>,
         hashes: &NameHashes,
-    ) -> Option<&[u8]> {
+        asker: Option<FaceId>,
+    ) -> CsLookup<'_> {
         if !self.info.serve {
-            return None;
+            return CsLookup::Absent;
         }
+        let Some(found) = self.find_in_memory(now, interest, hashes) else {
+            return match asker {
+                Some(asker) => self.find_in_second_level(interest, asker),
+                None => CsLookup::Absent,
+            };
+        };
+        self.take_out(found);
+        self.put_newest(found);
+        CsLookup::Found(self.entries.get(found).packet.as_slice())
+    }
+
+    #[inline]
+    fn find_in_memory(
+        &self,
+        now: u64,
+        interest: &Interest<'_>,
+        hashes: &NameHashes,
+    ) -> Option<u32> {
         let name = interest.name();
         let usable =
             |id: &u32| !interest.must_be_fresh() || now < self.entries.get(*id).fresh_until;
@@ -199,38 +252,54 @@ impl<S: Storage> ContentStore<S> {
         if found.is_none() && interest.can_be_prefix() {
             found = self.find_under(name, hashes, usable);
         }
-        let Some(found) = found else { return self.find_in_second_level(interest) };
-        self.take_out(found);
-        self.put_newest(found);
-        Some(self.entries.get(found).packet.as_slice())
+        found
     }
 
     #[cfg(not(feature = "alloc"))]
-    fn find_in_second_level(&mut self, _interest: &Interest<'_>) -> Option<&[u8]> {
-        None
+    fn find_in_second_level(&mut self, _interest: &Interest<'_>, _asker: FaceId) -> CsLookup<'_> {
+        CsLookup::Absent
     }
 
     /// The Data that answers an Interest, from the second level, where freshness is unknown.
     #[cfg(feature = "alloc")]
-    fn find_in_second_level(&mut self, interest: &Interest<'_>) -> Option<&[u8]> {
-        let SecondLevel { cache: Some(cache), packet } = &mut self.second else { return None };
-        if interest.must_be_fresh() {
-            return None;
-        }
-        let by_digest = ends_with_digest(interest.name());
-        let name = if by_digest { interest.name().parent() } else { interest.name() };
-        let can_be_prefix = interest.can_be_prefix() && !by_digest;
-        packet.clear();
-        if !cache.get(name, can_be_prefix, packet) {
-            return None;
-        }
-        let data = Data::decode(packet).ok()?;
-        let fits = data.name() == name || (can_be_prefix && name.is_prefix_of(data.name()));
-        let is_it = || {
-            let digest = sha256(data.wire());
-            interest.name().last() == Some(Component::implicit_digest(&digest))
+    fn find_in_second_level(&mut self, interest: &Interest<'_>, asker: FaceId) -> CsLookup<'_> {
+        use crate::SecondLevelAnswer::{Absent, Found, Reading};
+        let SecondLevel { cache: Some(cache), packet } = &mut self.second else {
+            return CsLookup::Absent;
         };
-        (fits && (!by_digest || is_it())).then_some(&packet[..])
+        if interest.must_be_fresh() {
+            return CsLookup::Absent;
+        }
+        let (name, can_be_prefix) = second_level_name(interest);
+        packet.clear();
+        match cache.get(asker, name, can_be_prefix, packet) {
+            Found if is_answer(packet, interest) => CsLookup::Found(packet),
+            Found | Absent => CsLookup::Absent,
+            Reading(read) => CsLookup::Reading(read),
+        }
+    }
+
+    /// Takes in the next read of the second level that has ended. Returns its number.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn next_read(&mut self) -> Option<u64> {
+        let SecondLevel { cache: Some(cache), packet } = &mut self.second else { return None };
+        packet.clear();
+        cache.next_read(packet)
+    }
+
+    /// The Data that the read taken in last has for an Interest, unless answering was switched off meanwhile.
+    #[cfg(feature = "alloc")]
+    pub(crate) fn answer_read(&self, interest: &Interest<'_>) -> Option<&[u8]> {
+        let packet = &self.second.packet[..];
+        let serves = self.info.serve && self.is_enabled();
+        (serves && is_answer(packet, interest)).then_some(packet)
+    }
+
+    #[cfg(feature = "alloc")]
+    pub(crate) fn cancel_read(&mut self, read: Option<u64>) {
+        if let (Some(cache), Some(read)) = (&mut self.second.cache, read) {
+            cache.cancel(read);
+        }
     }
 
     #[cfg(feature = "alloc")]
