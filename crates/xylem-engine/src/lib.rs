@@ -397,6 +397,10 @@ impl Engine {
             let out = &mut Dispatch::new(&mut self.net, now, self.program, &nothing);
             self.forwarder.handle_timeout(now, out);
         }
+        // A thread of the cache's disk may have woken this loop.
+        let nothing = Bytes::new();
+        let out = &mut Dispatch::new(&mut self.net, now, self.program, &nothing);
+        self.forwarder.take_up_reads(now, out);
         if self.net.link_service_timeout().is_some_and(|t| t <= now) {
             self.net.handle_link_service_timeouts(now);
         }

@@ -111,13 +111,14 @@ impl NodeSetup {
         forwarding.max_routes = config.max_routes;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
-        let mut forwarder = Forwarder::new(forwarding, ForwarderSeed::from_random(keys::random()?));
+        let forwarder = Forwarder::new(forwarding, ForwarderSeed::from_random(keys::random()?));
+        let mut engine = Engine::new(endpoint, forwarder)?;
         if let Some(directory) = &config.cs_directory {
             let cache = DiskCache::open(directory, config.cs_directory_bytes)
                 .map_err(|why| NodeError::Cache { path: directory.clone(), why })?;
-            forwarder.set_second_level(Some(Box::new(cache)));
+            cache.wake_by(wake_of(&mut engine)?);
+            engine.forwarder.set_second_level(Some(Box::new(cache)));
         }
-        let mut engine = Engine::new(endpoint, forwarder)?;
         engine.set_limits(FaceLimits {
             faces: config.max_faces,
             idle: config.idle,
