@@ -17,16 +17,16 @@ lint:
 
 # Commands drawn at random and held against a model of disk, lists and fetches; a failing sequence is made shorter.
 sequences N="1000000" FIRST="0":
-    XYLEM_SEQUENCES={{N}} XYLEM_FIRST_SEQUENCE={{FIRST}} cargo test --release -p xylem --test composition -- --nocapture
+    XYLEM_SEQUENCES={{N}} XYLEM_FIRST_SEQUENCE={{FIRST}} cargo test --release -p xylem-cli --test composition -- --nocapture
 
 # Users and faults in folders that `xylem sync` keeps in step, until so many operations are done; best as root.
 folders OPERATIONS="100000" *ARGS:
-    cargo build --release -p xylem
+    cargo build --release -p xylem-cli
     python3 bench/folders.py --operations {{OPERATIONS}} {{ARGS}}
 
 # A day of a family's and of a team's folder, 48 times as quick.
 sync-day *ARGS:
-    cargo build --release -p xylem
+    cargo build --release -p xylem-cli
     python3 bench/sync_day.py {{ARGS}}
 
 # The main job, end to end, on this machine.
@@ -39,7 +39,7 @@ bench *ARGS:
 
 # The hash engine's tables, with every configuration of the official crate.
 bench-hash *ARGS:
-    cargo build --release -p xylem -p xylem-bench
+    cargo build --release -p xylem-cli -p xylem-bench
     bench/peers
     target/release/xylem bench hash {{ARGS}}
 
@@ -53,7 +53,7 @@ bench-transfer *ARGS:
 
 # share/get between two network namespaces through a bad network (as root).
 bench-networks *ARGS:
-    cargo build --release -p xylem -p xylem-relay
+    cargo build --release -p xylem-cli -p xylem-relay
     python3 bench/networks.py {{ARGS}}
 
 # Fetches a plain share with python-ndn.

@@ -581,7 +581,7 @@ def main():
         programs += [peer for peer in [Rsync(), Socat()] if shutil.which(peer.name.split(",")[0])]
     for path in [arguments.relay, *(p.program for p in programs if isinstance(p, Xylem))]:
         if not os.access(path, os.X_OK):
-            parser.error(f"no program {path}: cargo build --release -p xylem -p xylem-relay")
+            parser.error(f"no program {path}: cargo build --release -p xylem-cli -p xylem-relay")
     if os.geteuid() != 0:
         parser.error("namespaces and TUN devices take root")
     work = tempfile.mkdtemp(prefix="xylem-networks-", dir=arguments.dir)

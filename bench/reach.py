@@ -462,7 +462,7 @@ def arguments():
         parser.error(f"no part {unknown[0]}")
     for path in (options.network, options.xylem):
         if not os.access(path, os.X_OK):
-            parser.error(f"no program {path}: cargo build --release -p xylem -p xylem-relay")
+            parser.error(f"no program {path}: cargo build --release -p xylem-cli -p xylem-relay")
     if os.geteuid() != 0:
         parser.error("namespaces and TUN devices take root")
     return options

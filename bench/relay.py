@@ -207,7 +207,7 @@ def main():
     parser.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if not pathlib.Path(args.xylem).exists() or not pathlib.Path(args.siege).exists():
-        subprocess.run(["cargo", "build", "--release", "-p", "xylem", "-p", "xylem-siege"], cwd=ROOT, check=True)
+        subprocess.run(["cargo", "build", "--release", "-p", "xylem-cli", "-p", "xylem-siege"], cwd=ROOT, check=True)
     memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
     good = True
     for name, measure in [("idle", idle), ("rate", rate)]:

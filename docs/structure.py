@@ -49,8 +49,8 @@ RENAMES = {
     "crates/xylem-folder/src/apply.rs": "must not replace a concurrent change",
     "crates/xylem-library/src/mail/folder.rs": "flushes the folder of a file that is on the device",
     "crates/xylem-discovery/src/nodes.rs": "the DHT's nodes; their loss slows one start",
-    "crates/xylem/src/running.rs": "the note of a running process, of no use after it",
-    "crates/xylem/src/service/unit.rs": "units of systemd, which `service install` can write again",
+    "crates/xylem-cli/src/running.rs": "the note of a running process, of no use after it",
+    "crates/xylem-cli/src/service/unit.rs": "units of systemd, which `service install` can write again",
     "crates/xylem-sync/src/staged.rs": "content that is verified again before it is used",
 }
 LINK = re.compile(r"\[`([\w:]+)(?:!|\(\))?`\](?:\(([\w:]+)\))?")
@@ -192,7 +192,7 @@ def broken(root: pathlib.Path, crates: list[Crate]) -> list[str]:
     ]
     for place, row in [
         ("ARCHITECTURE.md", r"^\| `(xylem[\w-]*)` \|"),
-        ("crates/xylem/tests/boundaries.rs", r'^ *\(\s*"(xylem[\w-]*)", *(?:$|&)'),
+        ("crates/xylem-cli/tests/boundaries.rs", r'^ *\(\s*"(xylem[\w-]*)", *(?:$|&)'),
     ]:
         rows = re.findall(row, (root / place).read_text(), re.MULTILINE)
         if rows != [name for name in order if name in rows]:

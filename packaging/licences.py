@@ -19,7 +19,7 @@ def cargo(*arguments):
 target = sys.argv[1]
 metadata = json.loads(cargo("metadata", "--format-version=1", "--locked", "--filter-platform", target))
 packages = {(p["name"], p["version"]): p for p in metadata["packages"]}
-tree = cargo("tree", "--locked", "-p", "xylem", "--target", target, "-e", "normal", "--prefix=none",
+tree = cargo("tree", "--locked", "-p", "xylem-cli", "--target", target, "-e", "normal", "--prefix=none",
              "--format={p}", "--no-dedupe")
 linked = sorted({(name, version.lstrip("v")) for name, version, *_ in map(str.split, tree.splitlines())})
 

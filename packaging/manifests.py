@@ -5,7 +5,7 @@ Usage: packaging/manifests.py --check
        packaging/manifests.py --pack DIR [--wheel WHEEL] [--windows EXE]
        packaging/manifests.py --write DIR
 
-  --check  compares `cargo binstall`'s entry in crates/xylem/Cargo.toml with packaging/release.toml
+  --check  compares `cargo binstall`'s entry in crates/xylem-cli/Cargo.toml with packaging/release.toml
   --pack   into DIR, which has the tarball of a release: the npm package; of a WHEEL of the library one that has the
            command, too; of a program for Windows the .zip. They get into the checksums of the release
   --write  of DIR, which has all files of a release and SHA256SUMS: DIR/manifests (Homebrew, AUR, Nix, winget, Scoop),
@@ -541,7 +541,7 @@ main "$@"
 
 
 def binstall(release: Release) -> dict[str, str]:
-    """What crates/xylem/Cargo.toml has to have for `cargo binstall`, which fills in version and processor."""
+    """What crates/xylem-cli/Cargo.toml has to have for `cargo binstall`, which fills in version and processor."""
     name = release.files["linux"].replace(release.version, "{ version }").replace("x86_64", "{ target-arch }")
     return {
         "pkg-url": f"{release.download.replace(release.version, '{ version }')}/{name}",
@@ -553,10 +553,10 @@ def binstall(release: Release) -> dict[str, str]:
 def wrong(root: pathlib.Path) -> list[str]:
     """A line for each key of Cargo.toml that differs from the description."""
     release = described(root, 0)
-    package = tomllib.loads((root / "crates/xylem/Cargo.toml").read_text())["package"]
+    package = tomllib.loads((root / "crates/xylem-cli/Cargo.toml").read_text())["package"]
     present = package.get("metadata", {}).get("binstall", {})
     return [
-        f"crates/xylem/Cargo.toml: [package.metadata.binstall] {key} is {present.get(key)!r}, not {value!r}"
+        f"crates/xylem-cli/Cargo.toml: [package.metadata.binstall] {key} is {present.get(key)!r}, not {value!r}"
         for key, value in binstall(release).items()
         if present.get(key) != value
     ]

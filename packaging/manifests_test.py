@@ -132,13 +132,13 @@ class Manifests(Packed):
 
     def test_cargo_binstall_is_compared_with_the_description(self) -> None:
         self.assertEqual(manifests.wrong(manifests.ROOT), [])
-        for path in ("Cargo.toml", "packaging/release.toml", "crates/xylem/Cargo.toml"):
+        for path in ("Cargo.toml", "packaging/release.toml", "crates/xylem-cli/Cargo.toml"):
             (self.work / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(manifests.ROOT / path, self.work / path)
         described = self.work / "packaging/release.toml"
         described.write_text(described.read_text().replace("https://xylem.invalid/releases", "https://other.invalid"))
         (line,) = manifests.wrong(self.work)
-        self.assertRegex(line, "^crates/xylem/Cargo.toml: .* pkg-url is .*xylem.invalid.*, not .*other.invalid")
+        self.assertRegex(line, "^crates/xylem-cli/Cargo.toml: .* pkg-url is .*xylem.invalid.*, not .*other.invalid")
 
     def test_cargo_binstall_finds_the_tarball(self) -> None:
         filled = manifests.binstall(RELEASE)["pkg-url"].replace("{ version }", "1.2.3").replace("{ target-arch }", "x86_64")

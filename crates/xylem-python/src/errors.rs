@@ -1,7 +1,7 @@
 //! Converts errors of the library to Python exceptions: one class for each exit status of the command.
 
 use pyo3::prelude::*;
-use xylem_library::{Blame, Error};
+use xylem::{Blame, Error};
 
 /// The exception classes. They are defined in Python, so that programs can catch them by readable names.
 mod classes {

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use pyo3::prelude::*;
-use xylem_library::verify::Extras;
-use xylem_library::{Error, Existing, Output, SaveOptions};
-use xylem_node::{Event, GetOptions, PeerAddress, PeerUri, VerifyOptions};
-use xylem_object::{Ticket, TicketError};
+use xylem::{
+    Error, Event, Existing, Extras, GetOptions, Output, PeerAddress, PeerUri, SaveOptions, Ticket,
+    TicketError, VerifyOptions,
+};
 
 use crate::errors::to_exception;
 use crate::running::{RunningCall, log};
@@ -52,8 +52,8 @@ pub(crate) fn seconds(seconds: f64) -> PyResult<Duration> {
 /// The directory of the store: the given one, else the default. It is made accessible to this user alone.
 pub(crate) fn store(named: Option<PathBuf>) -> PyResult<PathBuf> {
     let none = || Error::usage("no place to keep keys and trees: HOME is not set; give store=");
-    let dir = named.or_else(xylem_reader::usual_store).ok_or_else(none).map_err(to_exception)?;
-    xylem_library::upkeep::close_to_others(&dir).map_err(|why| to_exception(Error::from(why)))?;
+    let dir = named.or_else(xylem::usual_store).ok_or_else(none).map_err(to_exception)?;
+    xylem::close_to_others(&dir).map_err(|why| to_exception(Error::from(why)))?;
     Ok(dir)
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn peers(named: &[String]) -> PyResult<Vec<PeerAddress>> {
     for name in named {
         let uri: PeerUri =
             name.parse().map_err(|why| to_exception(Error::usage(format!("{name}: {why}"))))?;
-        found.extend(xylem_node::resolve(&uri).map_err(|why| to_exception(Error::usage(why)))?);
+        found.extend(xylem::resolve(&uri).map_err(|why| to_exception(Error::usage(why)))?);
     }
     Ok(found)
 }
@@ -103,7 +103,7 @@ pub(crate) fn get(
         ..GetOptions::new(self::ticket(ticket)?, save, self::store(store)?)
     };
     let running = RunningCall::start(move |stop, mut on_event| {
-        Ok(xylem_node::get(&options, stop, &mut on_event)?)
+        Ok(xylem::get(&options, stop, &mut on_event)?)
     })?;
     let mut told = None;
     let summary = running.finish(py, |event| match (event, &progress) {
@@ -151,7 +151,7 @@ pub(crate) fn verify(
         store: self::store(store)?,
     };
     let running = RunningCall::start(move |stop, mut on_event| {
-        xylem_node::verify(&options, stop, &mut on_event)
+        xylem::verify(&options, stop, &mut on_event)
     })?;
     let found = running.finish(py, |event| log(py, &event))?;
     let damage = found.damage.into_iter().map(|d| (d.path, d.start, d.end, d.what));

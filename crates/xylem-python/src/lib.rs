@@ -1,4 +1,4 @@
-//! `_native`: the Rust half of the Python package `xylem`, over `xylem-node` and `xylem-reader`.
+//! `_native`: the Rust half of the Python package `xylem`, over the crate `xylem`.
 //!
 //! Calls that block run on a thread of their own. Meanwhile the calling thread releases the interpreter and checks
 //! signals ten times a second. The documentation for users is in `python/xylem`, which wraps these names.
@@ -11,6 +11,7 @@ mod running;
 mod fetching;
 mod reading;
 mod serving;
+mod syncing;
 
 use pyo3::prelude::*;
 
@@ -23,6 +24,8 @@ mod _native {
     use crate::reading::{File, Reader};
     #[pymodule_export]
     use crate::serving::Share;
+    #[pymodule_export]
+    use crate::syncing::Sync;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)] // Python's name for it

@@ -9,9 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use xylem_library::Error;
-use xylem_object::listing::EntryKind;
-use xylem_reader::Options;
+use xylem::{EntryKind, Error, ReaderOptions};
 
 use crate::errors::{read_failure, to_exception};
 use crate::fetching::{peers, seconds, store, ticket};
@@ -58,7 +56,7 @@ impl<T> Drop for Opened<T> {
 
 /// A publication. Its thread ends once it and all its files are closed.
 #[pyclass(frozen, module = "xylem")]
-pub(crate) struct Reader(Opened<Arc<xylem_reader::Reader>>);
+pub(crate) struct Reader(Opened<Arc<xylem::Reader>>);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // No code panics while it holds this lock and a change is incomplete.
@@ -77,14 +75,14 @@ impl Reader {
         timeout: f64,
         lan: bool,
     ) -> PyResult<Self> {
-        let options = Options {
+        let options = ReaderOptions {
             from: self::peers(&peers)?,
             timeout: seconds(timeout)?,
             lan,
-            ..Options::new(self::ticket(ticket)?, self::store(store)?)
+            ..ReaderOptions::new(self::ticket(ticket)?, self::store(store)?)
         };
         let running = RunningCall::start(move |stop, on_event| {
-            Ok(xylem_reader::Reader::open(options, stop, on_event)?)
+            Ok(xylem::Reader::open(options, stop, on_event)?)
         })?;
         // Later events of the reader are dropped: a failed read raises an exception.
         let reader = running.finish(py, |event| log(py, &event))?;
@@ -112,11 +110,11 @@ impl Reader {
                     },
                     _ => continue,
                 };
-                files.push((xylem_library::os_path(&item.entry.path), size));
+                files.push((xylem::os_path(&item.entry.path), size));
             }
             Ok(files)
         })
-        .map_err(|why: xylem_reader::ReaderError| to_exception(why))
+        .map_err(|why: xylem::ReaderError| to_exception(why))
     }
 
     /// Opens the file at `path`, or the only one.
@@ -152,7 +150,7 @@ impl Reader {
 }
 
 impl Reader {
-    fn reader(&self) -> PyResult<Arc<xylem_reader::Reader>> {
+    fn reader(&self) -> PyResult<Arc<xylem::Reader>> {
         self.0.get("the reader is closed")
     }
 }
@@ -161,7 +159,7 @@ impl Reader {
 #[pyclass(frozen, module = "xylem")]
 pub(crate) struct File {
     /// The file, which is dropped first, and its reader.
-    open: Opened<(Arc<xylem_reader::File>, Arc<xylem_reader::Reader>)>,
+    open: Opened<(Arc<xylem::File>, Arc<xylem::Reader>)>,
     #[pyo3(get)]
     name: String,
     #[pyo3(get)]

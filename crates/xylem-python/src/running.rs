@@ -3,11 +3,10 @@
 use std::process;
 use std::sync::mpsc::{self, Receiver};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
-use xylem_library::{Blame, Error, LibraryEvent, Stop};
-use xylem_node::Event;
+use xylem::{Blame, Error, Event, LibraryEvent, Stop};
 
 use crate::errors::to_exception;
 
@@ -46,10 +45,10 @@ impl Owner {
 type Outcome<T> = thread::Result<Result<T, Error>>;
 
 /// See the module's documentation. Dropping it asks the call to end, without waiting for that.
-pub(crate) struct RunningCall<T> {
+pub(crate) struct RunningCall<T, E = Event> {
     stop: StopOnDrop,
     /// The call's events. Something that the call has left running may send events after its end.
-    events: Receiver<Option<Event>>,
+    events: Receiver<Option<E>>,
     thread: JoinHandle<Result<T, Error>>,
 }
 
@@ -63,17 +62,17 @@ impl Drop for StopOnDrop {
 }
 
 /// The result of [`Running::next`].
-pub(crate) enum CallNews {
-    Event(Box<Event>),
+pub(crate) enum CallNews<E> {
+    Event(Box<E>),
     Nothing,
     /// The call has returned.
     Over,
 }
 
-impl<T: Send + 'static> RunningCall<T> {
+impl<T: Send + 'static, E: Send + 'static> RunningCall<T, E> {
     /// Starts the call. Its event callback never blocks.
     pub(crate) fn start(
-        work: impl FnOnce(&Stop, Box<dyn FnMut(Event) + Send>) -> Result<T, Error> + Send + 'static,
+        work: impl FnOnce(&Stop, Box<dyn FnMut(E) + Send>) -> Result<T, Error> + Send + 'static,
     ) -> PyResult<Self> {
         let (stop, (tell, events)) = (Stop::new(), mpsc::sync_channel(EVENTS));
         let until = stop.clone();
@@ -91,7 +90,7 @@ impl<T: Send + 'static> RunningCall<T> {
     }
 
     /// Waits up to [`GLANCE`] for the next event, with the interpreter released, and then handles signals.
-    pub(crate) fn next(mut self, py: Python<'_>) -> (Self, PyResult<CallNews>) {
+    pub(crate) fn next(mut self, py: Python<'_>) -> (Self, PyResult<CallNews<E>>) {
         let news;
         (self, news) = py.detach(move || {
             let news = match self.events.recv_timeout(GLANCE) {
@@ -133,7 +132,7 @@ impl<T: Send + 'static> RunningCall<T> {
     pub(crate) fn finish(
         self,
         py: Python<'_>,
-        mut on_event: impl FnMut(Event) -> PyResult<()>,
+        mut on_event: impl FnMut(E) -> PyResult<()>,
     ) -> PyResult<T> {
         let mut running = self;
         let seen = loop {
@@ -158,13 +157,47 @@ impl<T: Send + 'static> RunningCall<T> {
     }
 }
 
+impl<T: Send + 'static, E: Send + 'static> RunningCall<T, E> {
+    /// Waits until the call ends, at most until `until`. `None`: it has ended; otherwise the call, to be waited for again, and
+    /// the exception of `on_event` or of a signal.
+    pub(crate) fn wait(
+        mut self,
+        py: Python<'_>,
+        until: Option<Instant>,
+        on_event: impl Fn(&E) -> PyResult<()>,
+    ) -> PyResult<Option<(Self, PyResult<()>)>> {
+        loop {
+            let news;
+            (self, news) = self.next(py);
+            let looked = news.and_then(|news| match news {
+                CallNews::Event(event) => on_event(&event).map(|()| false),
+                CallNews::Nothing => Ok(false),
+                CallNews::Over => Ok(true),
+            });
+            let late = until.is_some_and(|until| Instant::now() >= until);
+            match looked {
+                Ok(true) => return self.join(py).map(|_| None),
+                Ok(false) if !late => {}
+                Ok(false) => return Ok(Some((self, Ok(())))),
+                Err(exception) => return Ok(Some((self, Err(exception)))),
+            }
+        }
+    }
+}
+
 /// Logs a warning event to Python's logger `xylem`.
 pub(crate) fn log(py: Python<'_>, event: &Event) -> PyResult<()> {
-    let what = match event {
-        Event::Library(LibraryEvent::Warning { what }) => what.clone(),
-        Event::PeerMisbehaved { peer, what } => format!("{} misbehaved: {what}", peer.for_people()),
-        _ => return Ok(()),
-    };
+    match event {
+        Event::Library(LibraryEvent::Warning { what }) => warn(py, what),
+        Event::PeerMisbehaved { peer, what } => {
+            warn(py, &format!("{} misbehaved: {what}", peer.for_people()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Logs a line as a warning.
+pub(crate) fn warn(py: Python<'_>, what: &str) -> PyResult<()> {
     let logger = py.import("logging")?.call_method1("getLogger", ("xylem",))?;
     logger.call_method1("warning", ("%s", what)).map(drop)
 }

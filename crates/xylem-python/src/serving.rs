@@ -6,8 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use xylem_library::{Error, Stop};
-use xylem_node::{AnnounceOptions, Event, PeerAddress, ShareOptions, look_up_place};
+use xylem::{AnnounceOptions, Error, Event, PeerAddress, ShareOptions, Stop, look_up_place};
 
 use crate::errors::to_exception;
 use crate::fetching::{seconds, store};
@@ -57,7 +56,7 @@ impl Share {
             ..ShareOptions::default()
         };
         let mut running = RunningCall::start(move |stop, mut on_event| {
-            Ok(xylem_node::share(&options, stop, &mut on_event)?)
+            Ok(xylem::share(&options, stop, &mut on_event)?)
         })?;
         loop {
             let news;
@@ -98,29 +97,12 @@ impl Share {
         self.owner.check()?;
         let until = timeout.map(seconds).transpose()?.and_then(|t| Instant::now().checked_add(t));
         // If two threads wait, the second one returns at once as if it had ended.
-        let Some(mut running) = self.running().take() else { return Ok(true) };
-        loop {
-            let news;
-            (running, news) = running.next(py);
-            let looked = news.and_then(|news| match news {
-                CallNews::Event(event) => log(py, &event).map(|()| false),
-                CallNews::Nothing => Ok(false),
-                CallNews::Over => Ok(true),
-            });
-            let late = until.is_some_and(|until| Instant::now() >= until);
-            match looked {
-                Ok(true) => return running.join(py).map(|()| true),
-                Ok(false) if !late => {}
-                Ok(false) => {
-                    *self.running() = Some(running);
-                    return Ok(false);
-                }
-                Err(exception) => {
-                    *self.running() = Some(running);
-                    return Err(exception);
-                }
-            }
-        }
+        let Some(running) = self.running().take() else { return Ok(true) };
+        let Some((running, looked)) = running.wait(py, until, |event| log(py, event))? else {
+            return Ok(true);
+        };
+        *self.running() = Some(running);
+        looked.map(|()| false)
     }
 
     /// Stops serving. Does nothing if it has ended, or in a child process: the parent serves.
@@ -142,7 +124,7 @@ impl Share {
 }
 
 /// Parses an address to listen at: HOST:PORT.
-fn place(at: &str) -> PyResult<PeerAddress> {
+pub(crate) fn place(at: &str) -> PyResult<PeerAddress> {
     let wrong = |why: String| to_exception(Error::usage(format!("cannot listen at {at}: {why}")));
     let found = look_up_place(&at.parse().map_err(wrong)?).map_err(wrong)?;
     let first = found.first().ok_or_else(|| wrong("the name has no address".into()))?;

@@ -9,21 +9,8 @@
 //! know of mount points. `xylem mount` is a reader behind FUSE. The Python package `xylem` wraps `get`, `share`,
 //! `verify` and [`Reader`].
 //!
-//! # What to call
-//!
-//! | to | call | example |
-//! |---|---|---|
-//! | publish files and serve them | [`xylem_node::share`] with [`ShareOptions`](xylem_node::ShareOptions) | `cargo run -p xylem-reader --example share -- PATH` |
-//! | fetch into a file or folder, and resume | [`xylem_node::get`] with [`GetOptions`](xylem_node::GetOptions) | `--example get -- TICKET OUTPUT` |
-//! | read files in place | [`Reader::open`], [`Reader::open_path`], [`File`] | `--example read -- TICKET [PATH]` |
-//! | the same in a program on tokio | `AsyncFile`, with the feature `tokio` | |
-//! | compare files on disk | [`xylem_node::verify`] | |
-//!
-//! `share`, `get` and `verify` block until they end, and leave no thread behind. [`Reader::open`] blocks until the
-//! publication is open. A `Reader` has one thread until it is dropped; reads of its files then fail where they need a
-//! peer. Each call takes a [`Stop`](xylem_library::Stop) by which another thread ends it, reports
-//! [`Event`](xylem_node::Event)s, and returns an error that names the party that has to act
-//! ([`xylem_library::Failure`]). None prints anything or handles signals.
+//! [`Reader::open`] blocks until the publication is open. A `Reader` has one thread until it is dropped; reads of its
+//! files then fail where they need a peer. Programs import it from the crate `xylem`.
 //!
 //! ```no_run
 //! use std::io::{Read, Seek, SeekFrom};

@@ -185,6 +185,11 @@ impl SyncStatus {
         self.removals_wait = waits.count() as u64;
     }
 
+    /// Encodes it as `sync DIR --status --json` prints it.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("plain fields")
+    }
+
     /// Marks that the process has ended.
     fn end(&mut self) {
         let at_ms = self.at_ms;
@@ -314,9 +319,9 @@ impl StatusBoard {
     fn write_all(&self, path: &Path, changes: &Receiver<()>) {
         let write = || {
             let status = self.held().status.clone();
-            let text = serde_json::to_vec(&status).expect("plain fields");
+            let text = status.to_json();
             // Ignore failures: a disk that is full now may have room in a second.
-            let _ = write_atomically(&*disk(), path, &text, 0o600, Clobber::Replace);
+            let _ = write_atomically(&*disk(), path, text.as_bytes(), 0o600, Clobber::Replace);
         };
         at_changes(changes, write);
         write();

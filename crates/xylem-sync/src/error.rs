@@ -42,6 +42,9 @@ pub enum SyncError {
         /// Why it is refused.
         why: String,
     },
+    /// A member cannot have this name.
+    #[error("{0:?}: a member's name is up to 64 bytes of letters, digits, -, _ and @")]
+    Name(String),
     /// Changes of the folder cannot be watched.
     #[error("{}: changes can't be watched: {error}{}", path.display(), advice(error))]
     Unwatched {
@@ -102,7 +105,7 @@ impl Failure for SyncError {
             Self::Get(e) => e.blame(),
             Self::Store(e) => blame_of(e),
             Self::Key(e) => e.blame(),
-            Self::Presentation(_) => Blame::Usage,
+            Self::Presentation(_) | Self::Name(_) => Blame::Usage,
             Self::Index { .. } => Blame::Data,
             Self::Unwatched { .. }
             | Self::Disk { .. }

@@ -25,6 +25,7 @@ use xylem_object::ticket::Address;
 use crate::board::{FolderStep, StatusBoard, SyncStatus, paused};
 use crate::error::SyncError;
 use crate::member::{SyncMember, warning};
+use crate::naming::is_member_name;
 
 /// How a folder is kept in step.
 #[derive(Clone, Debug)]
@@ -212,6 +213,9 @@ pub fn sync(
     stop: &Stop,
     on_event: &mut dyn FnMut(SyncEvent),
 ) -> Result<(), SyncError> {
+    if !is_member_name(&options.name) {
+        return Err(SyncError::Name(options.name.clone()));
+    }
     let path = canonical(&options.folder)?;
     fs::create_dir_all(&options.store).map_err(SyncError::disk(&options.store))?;
     let home = SyncHome::open(&options.store, &path, options.joins.as_ref())?;

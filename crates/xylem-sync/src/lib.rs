@@ -11,6 +11,7 @@ mod error;
 mod fetching;
 mod keeping;
 mod member;
+mod naming;
 mod staged;
 
 pub use board::{
@@ -19,3 +20,4 @@ pub use board::{
 };
 pub use error::SyncError;
 pub use keeping::{SyncEvent, SyncOptions, sync};
+pub use naming::{is_member_name, usual_member_name};

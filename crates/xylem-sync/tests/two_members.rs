@@ -97,6 +97,8 @@ fn errors_have_types() {
     let error = sync(&gone, &stop, &mut |_| {}).unwrap_err();
     assert!(matches!(error, SyncError::Store(_)), "{error:?}");
     assert_eq!(error.blame(), Blame::Usage);
+    let named = SyncOptions { name: "two words".into(), ..options(base.path(), "a", None) };
+    assert!(matches!(sync(&named, &stop, &mut |_| {}), Err(SyncError::Name(_))));
     // Another call keeps the folder in step.
     let options = options(base.path(), "b", None);
     thread::scope(|scope| {

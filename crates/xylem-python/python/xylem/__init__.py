@@ -12,10 +12,11 @@ call within a second. Warnings go to the logger ``xylem``. Keys, hash trees and 
 command: ``store=``, else ``$XYLEM_STORE``, else ``~/.local/share/xylem``.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterable
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self, cast
 
 from . import _native
 from ._errors import (
@@ -41,6 +42,7 @@ __all__ = [
     "Reader",
     "Share",
     "StoppedError",
+    "Sync",
     "UnreachableError",
     "UsageError",
     "Verified",
@@ -48,6 +50,7 @@ __all__ = [
     "get",
     "open",
     "share",
+    "sync",
     "verify",
 ]
 
@@ -118,6 +121,81 @@ def share(
     """
     lan, map = lan_may_be_asked(lan), router_may_be_asked(map)
     return Share(_native.Share(path, the_store(store), list(listen), lan, map))
+
+
+class Sync:
+    """A folder that is kept in step until it is closed, as at the end of a ``with`` block. :func:`sync` makes it."""
+
+    def __init__(self, native: _native.Sync) -> None:
+        self._native = native
+
+    @property
+    def ticket(self) -> str:
+        """The group's ticket, ``xylem-sync:...``. Anyone with it can join."""
+        return self._native.ticket
+
+    @property
+    def name(self) -> str:
+        """The name of this member in the group."""
+        return self._native.name
+
+    @property
+    def key(self) -> str:
+        """The key of this member in the group."""
+        return self._native.key
+
+    @property
+    def in_step(self) -> bool:
+        """Whether all connected members with the right to write have the same state."""
+        return cast(bool, self.status()["step"] == "in_step")
+
+    def status(self) -> dict[str, Any]:
+        """What ``xylem sync DIR --status --json`` prints: members, what is missing and why, and under ``fetching`` the
+        present fetch with ``done`` and ``total`` bytes."""
+        return cast(dict[str, Any], json.loads(self._native.status()))
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until it ends, at most for ``timeout`` seconds; return whether it has ended."""
+        return self._native.wait(timeout)
+
+    def close(self) -> None:
+        """Keep the folder in step no more. Changes made meanwhile are noticed when it is kept in step again."""
+        self._native.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def sync(
+    folder: str | os.PathLike[str],
+    ticket: str | None = None,
+    *,
+    name: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    listen: Iterable[str] = (),
+    limit: int | None = None,
+    lan: bool | None = None,
+    map: bool | None = None,
+) -> Sync:
+    """Keep a folder in step among members, until it is closed: each gets every change.
+
+    Without ``ticket`` a new group begins, or the folder's own group continues. ``name`` is this member's in the group, by
+    default USER@HOST. ``limit`` bounds bytes fetched per second. The other keywords are those of :func:`share`.
+    """
+    if limit == 0:
+        raise UsageError("limit is bytes a second, 1 or more; None for no limit")
+    lan, map = lan_may_be_asked(lan), router_may_be_asked(map)
+    return Sync(
+        _native.Sync(folder, ticket, name, the_store(store), list(listen), lan, map, limit)
+    )
 
 
 def get(

@@ -59,6 +59,29 @@ class Share:
     def close(self) -> None: ...
 
 @final
+class Sync:
+    def __new__(
+        cls,
+        folder: str | PathLike[str],
+        ticket: str | None,
+        name: str | None,
+        store: str | PathLike[str] | None,
+        listen: list[str],
+        lan: bool,
+        map: bool,
+        limit: int | None,
+    ) -> Self: ...
+    @property
+    def ticket(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def key(self) -> str: ...
+    def status(self) -> str: ...
+    def wait(self, timeout: float | None = None) -> bool: ...
+    def close(self) -> None: ...
+
+@final
 class Reader:
     def __new__(
         cls,

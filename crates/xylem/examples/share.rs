@@ -1,12 +1,10 @@
 //! Publishes a file or a directory and serves it until Enter is pressed, or its input ends.
 //!
-//! `cargo run -p xylem-reader --example share -- PATH [STORE]`
+//! `cargo run -p xylem --example share -- PATH [STORE]`
 
 use std::path::PathBuf;
 use std::{env, io, thread};
-use xylem_library::Stop;
-use xylem_node::{Event, ShareOptions, share};
-use xylem_reader::usual_store;
+use xylem::{Event, ShareOptions, Stop, share, usual_store};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = env::args_os().skip(1).map(PathBuf::from);

@@ -1,13 +1,10 @@
 //! Fetches what a ticket names. Run it again after an interruption to resume.
 //!
-//! `cargo run -p xylem-reader --example get -- TICKET OUTPUT [STORE]`
+//! `cargo run -p xylem --example get -- TICKET OUTPUT [STORE]`
 
 use std::env;
 use std::path::PathBuf;
-use xylem_library::{Existing, Output, SaveOptions, Stop};
-use xylem_node::{Event, GetOptions, get};
-use xylem_object::Ticket;
-use xylem_reader::usual_store;
+use xylem::{Event, Existing, GetOptions, Output, SaveOptions, Stop, Ticket, get, usual_store};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = env::args().skip(1);

@@ -31,7 +31,7 @@ use xylem_folder::{
 };
 use xylem_library::{Stop, canonical, keys};
 use xylem_node::wall_clock;
-use xylem_sync::{StatusBoard, SyncOptions};
+use xylem_sync::{StatusBoard, SyncOptions, is_member_name, usual_member_name};
 
 /// Keeps a folder in step among members: each gets every change
 ///
@@ -220,38 +220,10 @@ pub(crate) struct SyncArgs {
 }
 
 fn parse_member_name(text: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '@');
-    match !text.is_empty() && text.len() <= 64 && text.chars().all(plain) {
+    match is_member_name(text) {
         true => Ok(text.to_owned()),
         false => Err("a name is up to 64 bytes of letters, digits, -, _ and @".to_owned()),
     }
-}
-
-/// USER@HOST by the system's names, so that a person's machines, and the users of a machine, have different names.
-fn user_at_host() -> String {
-    let user = std::env::var("USER").or_else(|_| std::env::var("USERNAME"));
-    named(user.ok().as_deref(), host().as_deref())
-}
-
-/// Builds a name from the parts that are known and valid; of the host's name the first label is used.
-fn named(user: Option<&str>, host: Option<&str>) -> String {
-    let host = host.and_then(|host| host.split('.').next());
-    let known = |name: Option<&str>| name.and_then(|name| parse_member_name(name).ok());
-    let both = match (known(user), known(host)) {
-        (Some(user), Some(host)) => known(Some(&format!("{user}@{host}"))).or(Some(user)),
-        (user, host) => user.or(host),
-    };
-    both.unwrap_or_else(|| "member".to_owned())
-}
-
-#[cfg(unix)]
-fn host() -> Option<String> {
-    rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
-}
-
-#[cfg(not(unix))]
-fn host() -> Option<String> {
-    std::env::var("COMPUTERNAME").ok()
 }
 
 /// Runs `xylem sync`.
@@ -271,7 +243,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
     let options = SyncOptions {
         folder,
         joins,
-        name: last.name.clone().unwrap_or_else(user_at_host),
+        name: last.name.clone().unwrap_or_else(usual_member_name),
         schema: args
             .schema
             .as_deref()
@@ -435,23 +407,4 @@ fn role_schema(schema: &Path, trust: &[PathBuf]) -> Result<RoleSchema, CommandFa
         trust.iter().map(|path| keys::certificate(path)).collect();
     RoleSchema::new(&keys::schema(schema)?, &anchors?)
         .map_err(|e| CommandFailure::new(Exit::Usage, e.to_string()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_member_name_is_user_at_host() {
-        let both = |user, host| named(user, host);
-        assert_eq!(both(Some("alice"), Some("laptop.example.org")), "alice@laptop");
-        assert_eq!(both(None, Some("laptop")), "laptop");
-        assert_eq!(both(Some("alice"), None), "alice");
-        // A part that is invalid in a name counts as unknown.
-        assert_eq!(both(Some("DOM\\alice"), Some("laptop")), "laptop");
-        assert_eq!(both(Some("alice"), Some("")), "alice");
-        let long = "h".repeat(64);
-        assert_eq!(both(Some("alice"), Some(&long)), "alice");
-        assert_eq!(both(None, None), "member");
-    }
 }

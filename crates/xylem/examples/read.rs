@@ -1,14 +1,11 @@
 //! Lists the files that a ticket names, or prints the last bytes of one without fetching the rest of it.
 //!
-//! `cargo run -p xylem-reader --example read -- TICKET [PATH [STORE]]`
+//! `cargo run -p xylem --example read -- TICKET [PATH [STORE]]`
 
 use std::env;
 use std::io::{self, Seek, SeekFrom};
 use std::path::PathBuf;
-use xylem_library::Stop;
-use xylem_object::Ticket;
-use xylem_object::listing::EntryKind;
-use xylem_reader::{Options, Reader, usual_store};
+use xylem::{EntryKind, Reader, ReaderOptions, Stop, Ticket, usual_store};
 
 /// Most bytes printed.
 const LAST: u64 = 1_000;
@@ -19,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = arguments.next();
     let store = arguments.next().map(PathBuf::from);
     let store = store.or_else(usual_store).ok_or("give STORE: there is no home")?;
-    let reader = Reader::open(Options::new(ticket, store), &Stop::new(), Box::new(|_| {}))?;
+    let reader = Reader::open(ReaderOptions::new(ticket, store), &Stop::new(), Box::new(|_| {}))?;
     let Some(path) = path else {
         for number in 0.. {
             let Some(item) = reader.item(number)? else { break };

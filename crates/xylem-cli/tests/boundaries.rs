@@ -127,6 +127,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-node",
         ],
     ),
+    (
+        "xylem",
+        &[
+            "xylem-hash",
+            "xylem-object",
+            "xylem-store",
+            "xylem-library",
+            "xylem-folder",
+            "xylem-node",
+            "xylem-sync",
+            "xylem-reader",
+        ],
+    ),
     ("xylem-ffi", &["xylem-hash"]),
 ];
 

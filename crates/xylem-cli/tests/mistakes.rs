@@ -82,7 +82,7 @@ fn nothing_is_claimed_that_is_not_there() {
     let mut documents = vec![root().join("README.md"), root().join("ARCHITECTURE.md")];
     files(&root().join("docs"), ".md", &mut documents);
     files(&root().join("crates"), "README.md", &mut documents);
-    files(&root().join("crates/xylem/src"), ".rs", &mut documents);
+    files(&root().join("crates/xylem-cli/src"), ".rs", &mut documents);
     documents.retain(|path| !path.ends_with("docs/mistakes.md"));
     assert!(documents.len() > 20);
     let text = read(&documents);

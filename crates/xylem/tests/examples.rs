@@ -1,11 +1,13 @@
-//! Runs the documentation's examples: one shares, another fetches, a third reads a part.
+//! Runs the documentation's examples: one shares, another fetches, a third reads a part; two keep
+//! folders in step.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use xylem_sim::noise;
 
-/// `cargo test` builds them beside the tests. For this test alone, `cargo build -p xylem-reader --examples` does.
+/// `cargo test` builds them beside the tests. For this test alone, `cargo build -p xylem --examples` does.
 fn example(name: &str) -> Command {
     let tests = std::env::current_exe().unwrap();
     let built: PathBuf = tests.parent().and_then(|deps| deps.parent()).unwrap().join("examples");
@@ -51,4 +53,33 @@ fn what_one_shares_the_others_get_and_read() {
     // The example ends with its input.
     drop(share.stdin.take());
     assert!(share.wait().unwrap().success());
+}
+
+#[test]
+fn two_keep_folders_in_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let member = |name: &str, ticket: &str| {
+        std::fs::create_dir(at(name)).unwrap();
+        let store = at(&format!("{name}-store"));
+        let mut command = example("sync");
+        command.arg(at(name)).arg(ticket).arg(store).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut printed = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut printed).unwrap();
+        (child, printed.trim_end().to_owned())
+    };
+    let (mut first, ticket) = member("first", "-");
+    std::fs::write(at("first/letter"), "hello").unwrap();
+    let (mut second, _) = member("second", &ticket);
+    let end = Instant::now() + Duration::from_secs(60);
+    while !std::fs::read(at("second/letter")).is_ok_and(|text| text == b"hello") {
+        assert!(Instant::now() < end, "it does not arrive");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // The example ends with its input.
+    for child in [&mut first, &mut second] {
+        drop(child.stdin.take());
+        assert!(child.wait().unwrap().success());
+    }
 }
