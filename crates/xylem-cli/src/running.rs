@@ -14,7 +14,6 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 use xylem_library::{disk, keys};
 use xylem_node::{Event, at_changes, wall_clock};
 use xylem_store::Store;
@@ -174,6 +173,8 @@ fn read(path: &Path) -> Option<ProcessNote> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
