@@ -347,8 +347,9 @@ fn no_thread_is_started_by_a_call_that_panics() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut found = Vec::new();
     for name in [
-        "xylem",
+        "xylem-cli",
         "xylem-library",
+        "xylem-sync",
         "xylem-engine",
         "xylem-app",
         "xylem-node",

@@ -150,9 +150,8 @@ pub(crate) fn verify(
         give_up: seconds(timeout)?,
         store: self::store(store)?,
     };
-    let running = RunningCall::start(move |stop, mut on_event| {
-        xylem::verify(&options, stop, &mut on_event)
-    })?;
+    let running =
+        RunningCall::start(move |stop, mut on_event| xylem::verify(&options, stop, &mut on_event))?;
     let found = running.finish(py, |event| log(py, &event))?;
     let damage = found.damage.into_iter().map(|d| (d.path, d.start, d.end, d.what));
     let extra = found.extra.into_iter().map(|e| (e.path, 0, 0, e.what));

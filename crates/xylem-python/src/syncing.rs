@@ -143,12 +143,13 @@ fn report(py: Python<'_>, event: &SyncEvent) -> PyResult<()> {
         }
         SyncEvent::Unproven { name, key } => warn(
             py,
-            &format!("{name} ({key}) does not prove that its history continues: its newer changes wait"),
+            &format!(
+                "{name} ({key}) does not prove that its history continues: its newer changes wait"
+            ),
         ),
-        SyncEvent::Applies { name, key, why } => warn(
-            py,
-            &format!("{name} ({key}) has the ticket, but is not a member: {why}"),
-        ),
+        SyncEvent::Applies { name, key, why } => {
+            warn(py, &format!("{name} ({key}) has the ticket, but is not a member: {why}"))
+        }
         SyncEvent::TurnedAway { why, .. } => warn(py, why),
         SyncEvent::RulesWait { files } => {
             warn(py, &format!("other members have changed rules: {}", files.join(", ")))

@@ -21,16 +21,22 @@ def has(path: Path, content: bytes) -> bool:
     return path.exists() and path.read_bytes() == content
 
 
+def member(world: World, name: str, ticket: str | None = None) -> xylem.Sync:
+    """Keep the folder of this name in step, on loopback and without announcements."""
+    store = world.at / f"{name}-store"
+    listen = ["127.0.0.1:0"]
+    return xylem.sync(
+        world.at / name, ticket, name=name, store=store, listen=listen, lan=False, map=False
+    )
+
+
 def test_two_programs_keep_a_folder_in_step(world: World) -> None:
-    here = {"lan": False, "map": False}
     world.file("alice/letter", b"hello")
     (world.at / "bob").mkdir()
-    alice_at = {"store": world.at / "alice-store", "listen": ["127.0.0.1:0"]}
-    bob_at = {"store": world.at / "bob-store", "listen": ["127.0.0.1:0"]}
-    with xylem.sync(world.at / "alice", name="alice", **alice_at, **here) as alice:
+    with member(world, "alice") as alice:
         assert alice.ticket.startswith("xylem-sync:")
         assert alice.name == "alice"
-        with xylem.sync(world.at / "bob", alice.ticket, name="bob", **bob_at, **here) as bob:
+        with member(world, "bob", alice.ticket) as bob:
             until("the file at bob", lambda: has(world.at / "bob/letter", b"hello"))
             world.file("bob/answer", b"hi")
             until("the file at alice", lambda: has(world.at / "alice/answer", b"hi"))
@@ -41,10 +47,7 @@ def test_two_programs_keep_a_folder_in_step(world: World) -> None:
             assert not bob.wait(0.1)
     # Closed: what changes now is noticed by the next run.
     world.file("alice/later", b"later")
-    with (
-        xylem.sync(world.at / "alice", name="alice", **alice_at, **here),
-        xylem.sync(world.at / "bob", name="bob", **bob_at, **here),
-    ):
+    with member(world, "alice"), member(world, "bob"):
         until("the later file", lambda: has(world.at / "bob/later", b"later"))
 
 

@@ -175,7 +175,7 @@ def guide() -> list[str]:
 
 
 def test_the_programs_of_the_guide_work(world: World) -> None:
-    reads, shares, gets = guide()
+    reads, shares, gets, syncs = guide()
     (world.at / "results").mkdir()
     (world.at / "results" / "field.npy").write_bytes(noise(200_000, 11))
     home = os.environ | {"HOME": str(world.at / "alice")}
@@ -205,6 +205,25 @@ def test_the_programs_of_the_guide_work(world: World) -> None:
     home = os.environ | {"HOME": str(world.at / "carol")}
     carol = subprocess.run([sys.executable, "-c", program], env=home, cwd=world.at, timeout=60)
     assert carol.returncode == 0
+
+    group = world.at / "group"
+    (group / "photos").mkdir(parents=True)
+    (world.at / "photos").mkdir()
+    (group / "photos" / "one").write_bytes(b"a photo")
+    photos, listen = group / "photos", ["127.0.0.1:0"]
+    with xylem.sync(photos, store=world.store, listen=listen, lan=False, map=False) as dave:
+        program = syncs.replace("xylem-sync:photos…", dave.ticket).replace("wait(10)", "wait(0.1)")
+        home = os.environ | {"HOME": str(world.at / "erin")}
+        command = [sys.executable, "-u", "-c", program]
+        erin = subprocess.Popen(command, env=home, cwd=world.at, stdout=subprocess.PIPE, text=True)
+        try:
+            assert erin.stdout
+            while erin.stdout.readline().strip() != "in step":
+                assert erin.poll() is None
+            assert (world.at / "photos" / "one").read_bytes() == b"a photo"
+        finally:
+            erin.send_signal(signal.SIGINT)
+            erin.wait(20)
 
 
 def tamper(path: Path, at: int) -> None:
