@@ -61,7 +61,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// The result of [`Running::next`].
+/// The result of [`RunningCall::next`].
 pub(crate) enum CallNews<E> {
     Event(Box<E>),
     Nothing,

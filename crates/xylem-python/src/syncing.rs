@@ -7,7 +7,6 @@ use std::time::Instant;
 use pyo3::prelude::*;
 use xylem::{
     AnnounceOptions, Error, Invitation, InvitationError, StatusBoard, Stop, SyncEvent, SyncOptions,
-    usual_member_name,
 };
 
 use crate::errors::to_exception;
@@ -53,13 +52,13 @@ impl Sync {
     ) -> PyResult<Self> {
         let wrong = |why: InvitationError| to_exception(Error::usage(why.to_string()));
         let joins = ticket.map(|text| text.parse::<Invitation>().map_err(wrong)).transpose()?;
-        let name = name.unwrap_or_else(usual_member_name);
         let options = SyncOptions {
             joins,
+            name,
             listen: listen.iter().map(|at| place(at)).collect::<PyResult<_>>()?,
             beside: AnnounceOptions { lan, map, public: None },
             limit,
-            ..SyncOptions::new(folder, name, self::store(store)?)
+            ..SyncOptions::new(folder, self::store(store)?)
         };
         let board = options.board.clone();
         let mut running = RunningCall::start(move |stop, mut on_event| {
@@ -116,7 +115,8 @@ impl Sync {
         looked.map(|()| false)
     }
 
-    /// Keeps the folder in step no more. Does nothing if it has ended, or in a child process: the parent keeps it.
+    /// Keeps the folder in step no more. Does nothing if it has ended, or in a child process: the parent keeps it. If
+    /// another thread waits for the end, that one's call returns when all has ended, and this one at once.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         if !self.owner.is_this() {
             return Ok(());

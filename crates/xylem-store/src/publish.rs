@@ -7,6 +7,7 @@
 //! with sums.
 
 use std::path::Path;
+use std::sync::LazyLock;
 
 use xylem_hash::Hash;
 use xylem_tree::{
@@ -27,8 +28,9 @@ const MIN_HOLE_SEARCH: usize = 256 * 1024;
 /// (`disk/in_order.rs`). A piece and the page cache's copy of it fit into a processor's own cache. It is a multiple of
 /// every segment size.
 pub(crate) const PIECE: usize = 128 * 1024;
-/// A hole's bytes. They are never written, so that the system maps them all to one page.
-static ZEROS: [u8; REGION_LEN] = [0; REGION_LEN];
+/// A hole's bytes. They are never written, so that the system maps them all to one page. A constant would be 4 MiB of the
+/// program.
+static ZEROS: LazyLock<Vec<u8>> = LazyLock::new(|| vec![0; REGION_LEN]);
 
 /// A file that was hashed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,7 +15,7 @@ const SILENT: Duration = Duration::from_secs(3);
 /// How many of the newest versions of its folder a member serves, so that a small change does not end the fetch of a
 /// large version.
 pub(crate) const SERVED: usize = 16;
-/// Interval of [`Asking::look_at_the_clock`] during a turn.
+/// Interval of [`FetchTurns::end_overdue_turn`] during a turn.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// The same interval at rest.
 const CHECK_EVERY_AT_REST: Duration = Duration::from_secs(1);
@@ -146,7 +146,7 @@ impl FetchTurns {
         }
     }
 
-    /// Time until [`Asking::look_at_the_clock`] is due.
+    /// Time until [`FetchTurns::end_overdue_turn`] is due.
     pub(crate) fn check_interval(&self) -> Duration {
         if self.held().now.is_some() { CHECK_EVERY } else { CHECK_EVERY_AT_REST }
     }

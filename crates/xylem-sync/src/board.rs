@@ -49,7 +49,9 @@ pub enum FolderStep {
     InStep,
 }
 
-/// See the module's documentation. Times are milliseconds since 1970. Its JSON is an event of docs/spec/json-events.md.
+/// The status of a folder, for `sync DIR --status`, `sync --list` and `xylem ui`. The process that keeps the folder in
+/// step replaces `STORE/sync/ID/status.json` after changes, at most once a second. Times are milliseconds since 1970. Its
+/// JSON is an event of docs/spec/json-events.md.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename = "sync_status", default)]
 pub struct SyncStatus {
@@ -169,7 +171,7 @@ fn in_words(kind: ObstacleKind) -> &'static str {
 
 impl SyncStatus {
     /// Takes over the obstacles.
-    pub fn take(&mut self, obstacles: &Obstacles) {
+    pub(crate) fn take(&mut self, obstacles: &Obstacles) {
         let named = obstacles.iter().take(MAX_NAMED).map(|(path, obstacle)| MissingStatus {
             path: text(path),
             kind: obstacle.kind,
@@ -231,7 +233,7 @@ impl SyncStatus {
     }
 }
 
-/// The status of a folder, shared by all threads that contribute to it. The thread of a [`StatusWriter`] writes it to the
+/// The status of a folder, shared by all threads that contribute to it. Another thread writes it to the
 /// disk.
 #[derive(Clone, Debug, Default)]
 pub struct StatusBoard(Arc<Mutex<BoardState>>);
@@ -451,6 +453,20 @@ mod tests {
         fs::write(home.dir().join(FILE), text).unwrap();
         let seen = read(home.dir()).unwrap();
         assert!(!seen.running && seen.step == FolderStep::NotRunning);
+    }
+
+    #[test]
+    fn obstacles_are_told_in_words() {
+        let mut obstacles = Obstacles::default();
+        obstacles.note(b"d/a", ObstacleKind::NoRoom, "disk full".into(), 5_000);
+        obstacles.note(b"e", ObstacleKind::Removal, "800 of 1,000".into(), 5_000);
+        let mut status = status();
+        status.take(&obstacles);
+        assert_eq!((status.more, status.removals_wait), (0, 1));
+        let told = status.missing.iter().map(|one| (one.path.as_str(), one.what.as_str()));
+        let told: Vec<_> = told.collect();
+        assert_eq!(told[0], ("d/a", "there is no room for it on this disk"));
+        assert_eq!(told[1], ("e", "another member removed it together with many others"));
     }
 
     #[test]

@@ -45,6 +45,14 @@ pub enum SyncError {
     /// A member cannot have this name.
     #[error("{0:?}: a member's name is up to 64 bytes of letters, digits, -, _ and @")]
     Name(String),
+    /// A remembered address to listen at is of no use any more.
+    #[error("cannot listen at {at}, as the last run did: {why}")]
+    Listen {
+        /// The address.
+        at: String,
+        /// Why it is of no use.
+        why: String,
+    },
     /// Changes of the folder cannot be watched.
     #[error("{}: changes can't be watched: {error}{}", path.display(), advice(error))]
     Unwatched {
@@ -105,7 +113,7 @@ impl Failure for SyncError {
             Self::Get(e) => e.blame(),
             Self::Store(e) => blame_of(e),
             Self::Key(e) => e.blame(),
-            Self::Presentation(_) | Self::Name(_) => Blame::Usage,
+            Self::Presentation(_) | Self::Name(_) | Self::Listen { .. } => Blame::Usage,
             Self::Index { .. } => Blame::Data,
             Self::Unwatched { .. }
             | Self::Disk { .. }

@@ -12,12 +12,12 @@ use xylem_folder::{
     VersionPolicy, Watched, present,
 };
 use xylem_library::keys::Keyring;
-use xylem_library::reachable::{PeerAddress, Relay};
+use xylem_library::reachable::{PeerAddress, PeerUri, Relay};
 use xylem_library::{Selection, Stop, canonical, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
-    ShareOptions, serve_group, wall_clock,
+    ShareOptions, look_up_place, resolve, serve_group, wall_clock,
 };
 use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
@@ -25,7 +25,7 @@ use xylem_object::ticket::Address;
 use crate::board::{FolderStep, StatusBoard, SyncStatus, paused};
 use crate::error::SyncError;
 use crate::member::{SyncMember, warning};
-use crate::naming::is_member_name;
+use crate::naming::{is_member_name, usual_member_name};
 
 /// How a folder is kept in step.
 #[derive(Clone, Debug)]
@@ -34,15 +34,15 @@ pub struct SyncOptions {
     pub folder: PathBuf,
     /// The group to join, if the folder has none yet; `None` for a new group.
     pub joins: Option<Invitation>,
-    /// Our name in the group.
-    pub name: String,
+    /// Our name in the group. `None`: as in the last run, at first [`usual_member_name`](crate::usual_member_name).
+    pub name: Option<String>,
     /// A new schema that determines the members and their roles by certificates.
     pub schema: Option<RoleSchema>,
     /// The key whose certificate makes us a member, and the certificates between its own and an anchor.
     pub sign: Option<(String, Vec<PathBuf>)>,
-    /// Settings that the next run takes over unless it has others.
-    pub last: LastRun,
-    /// As for a share.
+    /// Settings to remember: the next run takes them over unless it has others. `None`: those remembered stay.
+    pub last: Option<LastRun>,
+    /// As for a share. Empty, and nothing else to remember: where the last run listened.
     pub listen: Vec<PeerAddress>,
     /// As for a share.
     pub announce: Vec<Address>,
@@ -52,10 +52,10 @@ pub struct SyncOptions {
     pub links: LinkOptions,
     /// As for a share.
     pub beside: AnnounceOptions,
-    /// Which versions of replaced or removed files to keep.
-    pub versions: VersionPolicy,
-    /// Whether to exchange extended attributes.
-    pub xattrs: bool,
+    /// Which versions of replaced or removed files to keep. `None`: as in the last run, at first for a week.
+    pub versions: Option<VersionPolicy>,
+    /// Whether to exchange extended attributes. `None`: as in the last run, at first not.
+    pub xattrs: Option<bool>,
     /// Bytes per second to fetch at most; `None`: no limit.
     pub limit: Option<u64>,
     /// Publishes the status of the folder.
@@ -65,28 +65,71 @@ pub struct SyncOptions {
 }
 
 impl SyncOptions {
-    /// Defaults: a new group, or the folder's own; all interfaces; no relay, no announcement; replaced files are kept for a
-    /// week.
-    pub fn new(folder: PathBuf, name: String, store: PathBuf) -> Self {
+    /// Defaults: the folder's own group or a new one, with the settings of its last run, at first all interfaces and
+    /// versions for a week; no relay, no announcement.
+    pub fn new(folder: PathBuf, store: PathBuf) -> Self {
         Self {
             folder,
             joins: None,
-            last: LastRun { name: Some(name.clone()), ..LastRun::default() },
-            name,
+            name: None,
             schema: None,
             sign: None,
+            last: None,
             listen: Vec::new(),
             announce: Vec::new(),
             relays: Vec::new(),
             links: LinkOptions::default(),
             beside: AnnounceOptions::default(),
-            versions: VersionPolicy::default(),
-            xattrs: false,
+            versions: None,
+            xattrs: None,
             limit: None,
             board: StatusBoard::default(),
             store,
         }
     }
+
+    /// Fills what is not given from the group's last run, and remembers what is to be remembered.
+    fn resolve(&self, home: &SyncHome) -> Result<Self, SyncError> {
+        let before = home.last_run()?;
+        let name = self.name.clone().or_else(|| before.name.clone());
+        let name = name.unwrap_or_else(usual_member_name);
+        let listen = match &self.last {
+            None if self.listen.is_empty() => listen_at(&before.listen)?,
+            _ => self.listen.clone(),
+        };
+        let versions = self.versions.or(before.versions).unwrap_or_default();
+        let xattrs = self.xattrs.unwrap_or(before.xattrs);
+        let last = match &self.last {
+            Some(last) => last.clone(),
+            None => LastRun { name: before.name.or_else(|| Some(name.clone())), ..before },
+        };
+        home.keep_last_run(&last)?;
+        Ok(Self {
+            name: Some(name),
+            listen,
+            versions: Some(versions),
+            xattrs: Some(xattrs),
+            last: Some(last),
+            ..self.clone()
+        })
+    }
+}
+
+/// Resolves remembered addresses to listen at.
+fn listen_at(texts: &[String]) -> Result<Vec<PeerAddress>, SyncError> {
+    let wrong = |at: &String, why: String| SyncError::Listen { at: at.clone(), why };
+    let resolved = texts.iter().map(|text| {
+        let found = match text.parse::<PeerUri>() {
+            Ok(uri) if text.contains("://") => resolve(&uri).map_err(|why| wrong(text, why))?,
+            _ => {
+                let place = text.parse().map_err(|why| wrong(text, why))?;
+                let found = look_up_place(&place).map_err(|why| wrong(text, why))?;
+                found.into_iter().map(|address| PeerAddress::Link { address, key: None }).collect()
+            }
+        };
+        found.into_iter().next().ok_or_else(|| wrong(text, "it has no address".to_owned()))
+    });
+    resolved.collect()
 }
 
 /// Events while a folder is kept in step.
@@ -213,8 +256,8 @@ pub fn sync(
     stop: &Stop,
     on_event: &mut dyn FnMut(SyncEvent),
 ) -> Result<(), SyncError> {
-    if !is_member_name(&options.name) {
-        return Err(SyncError::Name(options.name.clone()));
+    if let Some(name) = options.name.as_ref().filter(|name| !is_member_name(name)) {
+        return Err(SyncError::Name(name.clone()));
     }
     let path = canonical(&options.folder)?;
     fs::create_dir_all(&options.store).map_err(SyncError::disk(&options.store))?;
@@ -229,7 +272,8 @@ pub fn sync(
         }
         lock => lock?,
     };
-    home.keep_last_run(&options.last)?;
+    let options = &options.resolve(&home)?;
+    let name = options.name.clone().unwrap_or_default();
     let key = home.key()?;
     keep_shown(options, &home, &key)?;
     if home.mend_roles()? {
@@ -239,10 +283,10 @@ pub fn sync(
             list.display()
         )));
     }
-    let mut folder = SyncFolder::open(&path, home.dir(), key.public().key_id().0, &options.name)?;
+    let mut folder = SyncFolder::open(&path, home.dir(), key.public().key_id().0, &name)?;
     let _claim = home.claim(&path)?;
-    folder.keep_versions(options.versions);
-    folder.exchange_attributes(options.xattrs);
+    folder.keep_versions(options.versions.unwrap_or_default());
+    folder.exchange_attributes(options.xattrs.unwrap_or_default());
     let share = ShareOptions {
         paths: Vec::new(),
         name: None,
@@ -291,11 +335,11 @@ pub fn sync(
     let now_ms = wall_clock().milliseconds();
     let first = SyncStatus {
         folder: path.to_string_lossy().into_owned(),
-        name: options.name.clone(),
+        name,
         key: key.public().to_string(),
         running: true,
         step: FolderStep::Starting,
-        xattrs: options.xattrs,
+        xattrs: options.xattrs.unwrap_or_default(),
         pid: std::process::id(),
         since_ms: now_ms,
         ..SyncStatus::default()
@@ -399,9 +443,13 @@ fn watch(path: &Path, home: &SyncHome, tell: mpsc::Sender<SyncNews>) -> Result<(
                     let mut unheard_of = unheard.lock().unwrap_or_else(PoisonError::into_inner);
                     if let Some(waiting) = &mut *unheard_of {
                         waiting.join(changed);
-                        continue;
+                        // The message with it is on its way; or it is gone with its receiver, which the next one shows.
+                        if Arc::strong_count(&unheard) > 1 {
+                            continue;
+                        }
+                    } else {
+                        *unheard_of = Some(changed);
                     }
-                    *unheard_of = Some(changed);
                     SyncNews::Changed(unheard.clone())
                 }
                 Err(e) => SyncNews::Watch(e),

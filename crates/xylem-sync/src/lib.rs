@@ -1,6 +1,6 @@
 //! [`sync()`] keeps a folder in step with those of other members (docs/spec/sync.md, "Folders"), until it is told to stop.
 //!
-//! One thread ([`member`]) scans the folder after changes, announces its state, and takes over what others have. It
+//! One thread (`member`) scans the folder after changes, announces its state, and takes over what others have. It
 //! fetches by calls of `xylem-node`, which also serves the folder and exchanges the members' statements. What is decided
 //! about versions, conflicts and removals is `xylem-folder`'s. Nothing is printed: [`SyncEvent`]s report what happens,
 //! and [`SyncStatus`] is what other processes read of it.

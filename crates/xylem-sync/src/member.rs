@@ -471,7 +471,7 @@ impl<'a> SyncMember<'a> {
             member: self.key.public(),
             link_key: self.link_key,
             number: wall_clock().milliseconds().max(self.log.newest() + 1),
-            name: self.options.name.clone(),
+            name: self.options.name.clone().unwrap_or_default(),
             state: of.1,
             index: index_ticket.clone(),
             roles: Some(self.roles.roles()).filter(|roles| founder && roles.number > 0).cloned(),
@@ -502,7 +502,8 @@ impl<'a> SyncMember<'a> {
             };
             let schema = self.roles.roles().schema.is_some();
             let invitation = Invitation { group: group.clone(), member, schema };
-            let (name, key) = (self.options.name.clone(), self.key.public().to_string());
+            let (name, key) =
+                (self.options.name.clone().unwrap_or_default(), self.key.public().to_string());
             tell(SyncEvent::Ready { invitation, name, key });
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_folder::{HomeError, Invitation};
+use xylem_folder::{HomeError, Invitation, LastRun, SyncHome};
 use xylem_library::reachable::PeerAddress;
 use xylem_library::{Blame, Failure, Stop};
 use xylem_sync::{FolderStep, SyncError, SyncEvent, SyncOptions, all_statuses, sync};
@@ -22,7 +22,8 @@ fn options(base: &Path, name: &str, joins: Option<Invitation>) -> SyncOptions {
     SyncOptions {
         joins,
         listen: vec![PeerAddress::Link { address: "127.0.0.1:0".parse().unwrap(), key: None }],
-        ..SyncOptions::new(folder, name.to_owned(), base.join(format!("{name}-store")))
+        name: Some(name.to_owned()),
+        ..SyncOptions::new(folder, base.join(format!("{name}-store")))
     }
 }
 
@@ -97,7 +98,7 @@ fn errors_have_types() {
     let error = sync(&gone, &stop, &mut |_| {}).unwrap_err();
     assert!(matches!(error, SyncError::Store(_)), "{error:?}");
     assert_eq!(error.blame(), Blame::Usage);
-    let named = SyncOptions { name: "two words".into(), ..options(base.path(), "a", None) };
+    let named = SyncOptions { name: Some("two words".into()), ..options(base.path(), "a", None) };
     assert!(matches!(sync(&named, &stop, &mut |_| {}), Err(SyncError::Name(_))));
     // Another call keeps the folder in step.
     let options = options(base.path(), "b", None);
@@ -118,4 +119,36 @@ fn errors_have_types() {
         stop.raise();
         first.join().unwrap().unwrap();
     });
+}
+
+/// A program that gives no settings leaves those of the command as they are, and uses them.
+#[test]
+fn settings_of_the_last_run_are_kept_and_used() {
+    let base = tempfile::tempdir().unwrap();
+    let given = options(base.path(), "a", None);
+    let last = LastRun {
+        name: Some("a".into()),
+        listen: vec!["127.0.0.1:0".into()],
+        versions: Some("staggered:365".parse().unwrap()),
+        xattrs: true,
+    };
+    let run = |options: &SyncOptions| {
+        let stop = Stop::new();
+        let mut name = String::new();
+        let done = sync(options, &stop, &mut |event| {
+            if let SyncEvent::Ready { name: ready, .. } = event {
+                name = ready;
+                stop.raise();
+            }
+        });
+        done.unwrap();
+        let home = SyncHome::existing(&options.store, &options.folder.canonicalize().unwrap());
+        (name, options.board.status().xattrs, home.unwrap().last_run().unwrap())
+    };
+    let first = SyncOptions { xattrs: Some(true), last: Some(last.clone()), ..given.clone() };
+    assert_eq!(run(&first), ("a".to_owned(), true, last.clone()));
+    let plain = SyncOptions::new(given.folder.clone(), given.store.clone());
+    assert_eq!(run(&plain), ("a".to_owned(), true, last.clone()));
+    let named = SyncOptions { name: Some("b".into()), ..plain };
+    assert_eq!(run(&named), ("b".to_owned(), true, last));
 }

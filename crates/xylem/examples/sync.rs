@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let joins = ticket.map(|ticket| ticket.parse()).transpose()?;
     let store = arguments.next().map(PathBuf::from);
     let store = store.or_else(usual_store).ok_or("give STORE: there is no home")?;
-    let options = SyncOptions { joins, ..SyncOptions::new(folder, "example".into(), store) };
+    let options = SyncOptions { joins, ..SyncOptions::new(folder, store) };
     let stop = Stop::new();
     let ends = stop.clone();
     thread::spawn(move || {

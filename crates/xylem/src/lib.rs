@@ -1,5 +1,5 @@
 //! Distributes files and folders by name: publish once, sign once; anyone may serve any piece; every piece is proven when
-//! it arrives, over an encrypted link. This crate is all that a program imports; it has the calls of the command
+//! it arrives, over an encrypted link. This crate is what programs import; it has the calls of the command
 //! `xylem`, with their options, events and errors.
 //!
 //! A program that shares a folder until somebody has all of it:
@@ -67,8 +67,8 @@
 //! | compare files on disk with a ticket | [`verify`] with [`VerifyOptions`] | |
 //! | read all files of a store again, and repair them | [`scrub()`] with [`ScrubOptions`], [`RepairOptions`] | |
 //!
-//! Each call blocks until it ends, and leaves no thread behind; [`sync()`] leaves the one that watches the folder, which
-//! ends at the folder's next change. A [`Reader`] has one thread until it is dropped. A [`Stop`] lets another thread end a call. It
+//! Each call blocks until it ends, and leaves no thread behind, but for those that still wait for a disk; [`sync()`]
+//! leaves the one that watches the folder, which ends at the folder's next change or its next scan. A [`Reader`] has one thread until it is dropped. A [`Stop`] lets another thread end a call. It
 //! reports [`Event`]s (or [`SyncEvent`]s) to a closure, and returns an error of its own type, each of which tells by
 //! [`Failure::blame`] which party has to act. None prints anything, exits, or handles signals.
 //!
@@ -77,8 +77,15 @@
 //! The parts below are crates of their own, for programs that need one alone: `xylem-hash`, `xylem-tree`,
 //! `xylem-packet`, `xylem-forward`, `xylem-link` and so on (ARCHITECTURE.md).
 
-pub use xylem_folder::{FolderError, HomeError, Invitation, InvitationError, VersionPolicy};
+pub use xylem_folder::{
+    FolderError, HomeError, Invitation, InvitationError, LastRun, ObstacleKind, PartTooLong,
+    RoleSchema, VersionPolicy,
+};
 pub use xylem_hash::Hash;
+pub use xylem_library::admission::Prove;
+pub use xylem_library::follow::FollowOptions;
+pub use xylem_library::keys::KeyFileError;
+pub use xylem_library::publish::Recipients;
 pub use xylem_library::scrub::{ScrubOptions, ScrubSummary};
 pub use xylem_library::upkeep::close_to_others;
 pub use xylem_library::verify::{Extras, VerifySummary};
@@ -92,6 +99,7 @@ pub use xylem_node::{
     resolve, scrub, share, verify,
 };
 pub use xylem_object::listing::EntryKind;
+pub use xylem_object::ticket::Address;
 pub use xylem_object::{PublisherId, Ticket, TicketError};
 #[cfg(feature = "tokio")]
 pub use xylem_reader::AsyncFile;

@@ -243,7 +243,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
     let options = SyncOptions {
         folder,
         joins,
-        name: last.name.clone().unwrap_or_else(usual_member_name),
+        name: Some(last.name.clone().unwrap_or_else(usual_member_name)),
         schema: args
             .schema
             .as_deref()
@@ -251,9 +251,9 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
             .transpose()?,
         sign: args.sign.clone().map(|which| (which, args.chain.clone())),
         listen: listen_at(&last.listen)?,
-        versions: last.versions.unwrap_or_default(),
-        xattrs: last.xattrs,
-        last,
+        versions: Some(last.versions.unwrap_or_default()),
+        xattrs: Some(last.xattrs),
+        last: Some(last),
         announce: args.announced.announce.clone(),
         relays: args.relay.relays(common)?,
         links: args.shape.links(),

@@ -196,7 +196,7 @@ pub(super) fn list(
 mod tests {
     use super::*;
     use crate::output::assert_documented;
-    use xylem_folder::{ObstacleKind, Obstacles};
+    use xylem_folder::ObstacleKind;
     use xylem_sync::MemberStatus;
 
     fn status() -> SyncStatus {
@@ -212,12 +212,28 @@ mod tests {
 
     #[test]
     fn the_status_lists_missing_paths_with_reasons() {
-        let mut obstacles = Obstacles::default();
-        obstacles.note(b"d/a", ObstacleKind::NoRoom, "disk full".into(), 5_000);
-        obstacles.note(b"e", ObstacleKind::Removal, "800 of 1,000".into(), 5_000);
-        obstacles.note(b"f", ObstacleKind::Attributes, "too large".into(), 5_000);
-        let mut status = SyncStatus { step: FolderStep::Behind, xattrs: true, ..status() };
-        status.take(&obstacles);
+        let missing = |path: &str, kind, what: &str, why: &str| MissingStatus {
+            path: path.into(),
+            kind,
+            what: what.into(),
+            why: why.into(),
+            since_ms: 5_000,
+            tried: 1,
+            again_ms: 6_000,
+        };
+        let (room, gone) = ("there is no room for it on this disk", "another member removed it");
+        let attributes = "its extended attributes are not in step; its content is";
+        let mut status = SyncStatus {
+            step: FolderStep::Behind,
+            xattrs: true,
+            missing: vec![
+                missing("d/a", ObstacleKind::NoRoom, room, "disk full"),
+                missing("e", ObstacleKind::Removal, gone, "800 of 1,000"),
+                missing("f", ObstacleKind::Attributes, attributes, "too large"),
+            ],
+            removals_wait: 1,
+            ..status()
+        };
         status.fetching = Some(FetchingStatus {
             from: "bob".into(),
             done: 1 << 20,

@@ -85,6 +85,8 @@ struct HeldTree {
     /// Files that already lie at the directory's final place, and can be served from there.
     there: SegmentSet,
     outboards: OutboardFile,
+    /// The outboards' file, if threads read it: it grows by those of each file that is completed.
+    nodes: Option<GrowingRead>,
 }
 
 /// A regular file as listed.
@@ -119,7 +121,9 @@ impl HeldTree {
     /// Has threads read the listing, and the nodes of complete files.
     fn read_by(&mut self, reads: &Reads) {
         self.files.read_by(reads);
-        self.outboards = reads.outboards(&self.outboards);
+        let nodes = reads.growing(self.outboards.file(), ReadKind::GrowingNodes);
+        self.outboards = OutboardFile::new(nodes.file.clone());
+        self.nodes = Some(nodes);
     }
 
     /// Returns a regular file from the listing on disk; also `None` if the listing cannot be read.
@@ -198,6 +202,7 @@ impl Holdings {
             unread: none.clone(),
             there: none,
             outboards,
+            nodes: None,
         };
         let mut state = self.state();
         if let Some(reads) = &state.reads {
@@ -210,6 +215,7 @@ impl Holdings {
     pub(crate) fn whole(&self, number: u64) {
         let mut state = self.state();
         if let Some(tree) = &mut state.tree {
+            tree.nodes.iter().for_each(GrowingRead::grew);
             tree.whole.insert(number);
         }
         state.objects.remove(&ObjectId::File(number));
@@ -240,6 +246,7 @@ impl Holdings {
     /// have been because they were on their way; they are verified when they are read, like all others.
     pub fn moved(&self, place: &Path) {
         if let Some(tree) = &mut self.state().tree {
+            tree.nodes.iter().for_each(GrowingRead::grew);
             tree.place = place.to_path_buf();
             tree.last_place = tree.place.clone();
             let HeldTree { whole, unread, there, .. } = tree;

@@ -213,6 +213,7 @@ impl Mesh {
         let heard = self.heard.take_statement(said.clone(), bytes.clone(), &self.members);
         for member in self.heard.take_forgotten() {
             self.forget_dial(links, &member);
+            self.held.retain(|held| held.said.member != member);
             let _ = self.news.send(MeshNews::Forgotten(member));
         }
         match heard {
@@ -244,7 +245,10 @@ impl Mesh {
         let stream = from.and_then(|face| self.streams.get(&face)).map(|stream| stream.key);
         match stream.filter(|key| may_be_old && !self.has_shown_ours(key)) {
             Some(key) => {
-                let until = links.now() + UNSHOWN_FOR;
+                // One of each member, and no later than its first: a peer can neither fill memory nor delay it for ever.
+                let of_member = self.held.extract_if(.., |held| held.said.member == said.member);
+                let before = of_member.filter(|held| held.key == key).map(|held| held.until).min();
+                let until = before.unwrap_or(links.now() + UNSHOWN_FOR);
                 self.held.push(HeldStatement { key, until, said: Box::new(said), bytes });
             }
             // If the receiver is gone, the member is about to end.

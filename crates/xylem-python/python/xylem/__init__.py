@@ -159,7 +159,9 @@ class Sync:
         return self._native.wait(timeout)
 
     def close(self) -> None:
-        """Keep the folder in step no more. Changes made meanwhile are noticed when it is kept in step again."""
+        """Keep the folder in step no more. Changes made meanwhile are noticed when it is kept in step again.
+
+        If another thread waits, its :meth:`wait` returns when all has ended, and this call at once."""
         self._native.close()
 
     def __enter__(self) -> Self:
@@ -187,8 +189,8 @@ def sync(
 ) -> Sync:
     """Keep a folder in step among members, until it is closed: each gets every change.
 
-    Without ``ticket`` a new group begins, or the folder's own group continues. ``name`` is this member's in the group, by
-    default USER@HOST. ``limit`` bounds bytes fetched per second. The other keywords are those of :func:`share`.
+    Without ``ticket`` a new group begins, or the folder's own group continues with the settings of its last run, also
+    those of the command. ``name`` is this member's in the group, at first USER@HOST. ``limit`` bounds bytes fetched per second. The other keywords are those of :func:`share`.
     """
     if limit == 0:
         raise UsageError("limit is bytes a second, 1 or more; None for no limit")

@@ -182,7 +182,7 @@ impl SyncMember<'_> {
         Ok(())
     }
 
-    /// Like [`Self::keep_members`], but a failed write is tried again later, and reported once.
+    /// Like [`Self::save_members`], but a failed write is tried again later, and reported once.
     pub(super) fn save_members_or_retry(&mut self, tell: &mut dyn FnMut(SyncEvent)) {
         match self.save_members() {
             Ok(()) => self.unkept.is_told = false,
