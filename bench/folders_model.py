@@ -547,7 +547,7 @@ class Ledger:
             if not entry.wanted:
                 continue
             self.checked += 1
-            # A copy of a member that only reads is for itself: nobody takes what that member offers.
+            # A copy of a member that only reads is for itself: no other member takes what that one offers.
             offers = (contents_of for k, contents_of in enumerate(stand) if not members[k].reads_only or entry.only == members[k].number)
             stands = any(what in contents_of for contents_of in offers)
             somewhere = any(what in contents_of for contents_of in has)

@@ -120,7 +120,7 @@ class Model(unittest.TestCase):
             self.assertEqual(self.wrong(), [] if new == "a" else ["lost"])
             self.ledger.entries.clear()
 
-    def test_a_copy_that_only_a_reader_has_obliges_nobody(self):
+    def test_a_copy_that_only_a_reader_has_is_demanded_of_no_other(self):
         # The writer has it twice and removes one; a reader that had the other moves it; then the writer removes that.
         writer, reader = self.members
         self.do(writer, "write", "a", 100)

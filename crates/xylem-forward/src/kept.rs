@@ -159,7 +159,7 @@ impl KeptInterests {
 struct NoPlace;
 
 impl<S: Storage> Forwarder<S> {
-    /// Keeps an Interest whose name is hashed in `hashes` until this read has ended. Returns false if there is no place
+    /// Keeps an Interest, with its name hashed in `hashes`, until this read has ended. Returns false if there is no place
     /// for it.
     #[cold]
     pub(crate) fn keep(
@@ -220,7 +220,7 @@ impl<S: Storage> Forwarder<S> {
         Ok(true)
     }
 
-    /// Answers the Interests whose Data the second level has read, and forwards those whose read has failed. To be called
+    /// Answers Interests with Data that the second level has read, and forwards those with a failed read. To be called
     /// when the second level reports the end of a read.
     pub fn take_up_reads(&mut self, now: Duration, out: &mut impl Outlet) {
         let now = micros(now);

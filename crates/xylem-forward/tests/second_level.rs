@@ -200,7 +200,7 @@ fn uri(n: u32) -> String {
     format!("/x/seg={n}")
 }
 
-/// A forwarder whose second level holds `/x/seg=0` and so on; memory holds nothing.
+/// A forwarder with `/x/seg=0` and so on in its second level, and nothing in memory.
 struct SlowWorld {
     w: World,
     up: FaceId,
@@ -364,7 +364,7 @@ fn kept_interests_are_bounded_and_shared_among_faces() {
         assert_eq!(s.ask(*face, 1_999 - i)[0].to, s.up);
     }
     assert_eq!((s.waiting(), s.counts()), ((1_024, 1_024), (0, 16)));
-    // A face with less gets a place of a face with most, whose oldest Interest goes upstream.
+    // A face with less gets a place of a face with most; the oldest Interest of that face goes upstream.
     let mut gone = 0;
     for n in 0..100 {
         for sent in s.ask(faces[16], 1_100 + n) {

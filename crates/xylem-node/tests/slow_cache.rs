@@ -1,4 +1,4 @@
-//! A node whose cache lies on a disk that hangs: a real node in this process, a producer and two consumers over sockets.
+//! A node with its cache on a disk that hangs: a real node in this process, a producer and two consumers over sockets.
 #![cfg(unix)]
 
 use std::io::{Read, Write};

@@ -42,7 +42,7 @@ pub struct SyncOptions {
     pub sign: Option<(String, Vec<PathBuf>)>,
     /// Settings to remember: the next run takes them over unless it has others. `None`: those remembered stay.
     pub last: Option<LastRun>,
-    /// As for a share. Empty, and nothing else to remember: where the last run listened.
+    /// As for a share. Empty while `last` is `None`: where the last run listened.
     pub listen: Vec<PeerAddress>,
     /// As for a share.
     pub announce: Vec<Address>,

@@ -265,7 +265,7 @@ impl CacheShared {
             let packet = read.log.upgrade().and_then(|log| log.read(read.place));
             state = self.state();
             state.end_reading(asker);
-            // Nobody waits any more if it was cancelled.
+            // No Interest waits for a cancelled read.
             if state.reads.contains_key(&read.number) {
                 state.ended.push_back((read.number, packet));
                 let wake = state.wake.clone();
@@ -360,7 +360,7 @@ impl CacheState {
         self.queued += 1;
     }
 
-    /// Forgets a read for which nobody waits.
+    /// Forgets a read for which no Interest waits.
     fn remove(&mut self, number: u64) -> Option<CacheRead> {
         let read = self.reads.remove(&number)?;
         self.by_place.remove(&(read.asker, read.generation, read.place.at));

@@ -1,8 +1,8 @@
 //! Peers of one publication: a fetching node serves what it has verified, and peers find each other.
 //!
 //! ```text
-//! sinks → Holdings (verified and written) → Answers (read back, proven anew) → Host, a thread
-//! with an engine of its own → incoming links
+//! sinks → Holdings (verified and written) → Answers (read back by threads, proven anew) → Host, a
+//! thread with an engine of its own → incoming links
 //! outgoing links → Finder (which other peers are there?) ⇄ Announcers (which peers announced an address)
 //! ```
 //!

@@ -71,9 +71,9 @@ pub(super) struct Mesh {
     news: mpsc::Sender<MeshNews>,
 }
 
-/// A member's statement that came over a link whose other end has yet to show which statement of ours it knows.
+/// A member's statement from a peer that has not shown yet which statement of ours it knows.
 struct HeldStatement {
-    /// The key of that end: two members that dial each other have two links for a moment.
+    /// That peer's key: two members that dial each other have two links for a moment.
     key: [u8; 32],
     until: Duration,
     said: Box<MemberStatement>,
