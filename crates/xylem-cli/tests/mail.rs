@@ -10,7 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::common;
 use crate::common::fetching::Get;
-use crate::common::{Node, Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
+use crate::common::{
+    Node, Share, assert_exit, file, finish, noise, stderr, text, until, until_all_is_read, xylem,
+};
 use bytes::BytesMut;
 use serde_json::Value;
 use xylem_library::UnixTime;
@@ -124,6 +126,7 @@ impl Running {
 
     fn ends_with(&mut self, code: i32) {
         until("the end of a process", || self.child.try_wait().unwrap().is_some());
+        until_all_is_read(&self.events);
         assert_eq!(self.child.wait().unwrap().code(), Some(code), "{:?}", self.events.lock());
     }
 }

@@ -12,7 +12,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
 use crate::common;
-use crate::common::{Share, file, noise, text, until};
+use crate::common::{Share, file, noise, text, until, until_all_is_read};
 
 /// Columns of the two terminals; both have 24 rows.
 const WIDTHS: [u16; 2] = [80, 40];
@@ -96,19 +96,14 @@ impl Session {
     }
 
     /// Waits for its end; returns the exit code, and the screen at that time.
-    fn end(mut self) -> (Option<i32>, String) {
+    fn end(&mut self) -> (Option<i32>, String) {
         let mut status = None;
         until("the end", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
-        // Its last output may still be on its way to the screen.
-        let mut before = String::new();
-        until("the screen's rest", || {
-            let now = self.screen();
-            std::mem::replace(&mut before, now.clone()) == now && !now.is_empty()
-        });
-        (status.and_then(|status| status.code()), before)
+        until_all_is_read(&self.output);
+        (status.and_then(|status| status.code()), self.screen())
     }
 }
 
@@ -190,12 +185,11 @@ fn an_unreachable_peer_is_on_the_screen_before_anything_ends() {
 fn an_error_is_one_red_word_and_a_sentence() {
     let dir = tempfile::tempdir().unwrap();
     for columns in WIDTHS {
-        let wrong = Session::start(columns, dir.path(), &["get", "xylem:nonsense"]);
-        let written = wrong.output.clone();
+        let mut wrong = Session::start(columns, dir.path(), &["get", "xylem:nonsense"]);
         let (code, screen) = wrong.end();
         assert_eq!(code, Some(2), "{screen}");
         assert!(screen.starts_with("xylem: "), "{screen}");
-        let written = String::from_utf8_lossy(&written.lock().unwrap().1).into_owned();
+        let written = wrong.written();
         assert!(written.contains("\x1b[1;31mxylem\x1b[0m: "), "{written:?}");
     }
 }
@@ -208,7 +202,7 @@ fn a_dumb_terminal_gets_plain_lines() {
     let share = Share::start(&source, &dir.path().join("store"));
     let out = dir.path().join("out");
     let slow = ["get", &share.ticket, "--limit", "1M", "-o", text(&out)];
-    let session = Session::on("dumb", 80, &dir.path().join("other"), &slow);
+    let mut session = Session::on("dumb", 80, &dir.path().join("other"), &slow);
     session.until_shows("Verified 3.81 MiB");
     let written = session.written();
     assert!(written.contains(" verified ("), "progress is told: {written}");
@@ -216,8 +210,7 @@ fn a_dumb_terminal_gets_plain_lines() {
     // The terminal itself turns each newline into a carriage return and a newline.
     assert!(!written.replace("\r\n", "\n").contains('\r'), "{written:?}");
     assert_eq!(session.end().0, Some(0));
-    let wrong = Session::on("dumb", 80, dir.path(), &["get", "xylem:nonsense"]);
-    let output = wrong.output.clone();
+    let mut wrong = Session::on("dumb", 80, dir.path(), &["get", "xylem:nonsense"]);
     assert_eq!(wrong.end().0, Some(2));
-    assert!(!output.lock().unwrap().1.contains(&0x1b));
+    assert!(!wrong.written().contains('\x1b'));
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use super::{Events, assert_exit, finish, until, xylem};
+use super::{Events, assert_exit, finish, until, until_all_is_read, xylem};
 
 /// A program with events that are read as they come; killed when dropped.
 pub(crate) struct EventProcess {
@@ -53,6 +53,9 @@ impl EventProcess {
     pub(crate) fn wait(&mut self, event: &str, at: usize) -> Value {
         until(event, || {
             let ended = self.child.try_wait().unwrap();
+            if ended.is_some() {
+                self.read_rest();
+            }
             let there = self.told(event).len() > at;
             assert!(there || ended.is_none(), "{event}: {}", self.stderr.lock().unwrap());
             there
@@ -73,12 +76,16 @@ impl EventProcess {
             code = self.child.try_wait().unwrap();
             code.is_some()
         });
-        let said = || self.stderr.lock().unwrap().clone();
-        if code.is_some_and(|code| !code.success()) {
-            until("its error", || !said().is_empty());
-        }
-        assert!(!said().contains("panicked"), "{}", said());
-        (code.unwrap().code(), said())
+        self.read_rest();
+        let said = self.stderr.lock().unwrap().clone();
+        assert!(!said.contains("panicked"), "{said}");
+        (code.unwrap().code(), said)
+    }
+
+    /// Waits for all that it printed before it ended.
+    fn read_rest(&self) {
+        until_all_is_read(&self.events);
+        until_all_is_read(&self.stderr);
     }
 
     pub(crate) fn pid(&self) -> u32 {

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Events, PATIENCE, Share, collect, file, noise, text, until, until_within, xylem};
+use super::{
+    Events, PATIENCE, Share, collect, file, noise, text, until, until_all_is_read, until_within,
+    xylem,
+};
 
 /// A running `xylem get --json`; killed when dropped.
 pub(crate) struct Get {
@@ -83,6 +86,7 @@ impl Get {
             code = self.child.try_wait().unwrap();
             code.is_some()
         });
+        until_all_is_read(&self.events);
         code.expect("until it is there").code()
     }
 

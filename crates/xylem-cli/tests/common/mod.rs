@@ -106,6 +106,11 @@ fn collect(lines: impl Iterator<Item = std::io::Result<String>> + Send + 'static
     events
 }
 
+/// Waits until a reading thread has let go of what it fills: a program that has ended may have printed more than was read by then.
+pub(crate) fn until_all_is_read<T>(read: &Arc<Mutex<T>>) {
+    until("the end of its output", || Arc::strong_count(read) == 1);
+}
+
 impl Share {
     /// Starts sharing on loopback and waits for the ticket.
     pub(crate) fn start(path: &Path, store: &Path) -> Self {
