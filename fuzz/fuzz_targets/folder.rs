@@ -2,7 +2,7 @@
 //! parsed one is written the same. A merge of any two indexes ends.
 #![no_main]
 use xylem_folder::{
-    Index, Invitation, MemberStatement, ProofRequest, RoleSchema, SyncGroup, merge,
+    AdoptedState, Index, Invitation, MemberStatement, ProofRequest, RoleSchema, SyncGroup, merge,
 };
 use xylem_object::PublisherId;
 
@@ -17,6 +17,9 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             let (founder, member) = (PublisherId([1; 32]), PublisherId([2; 32]));
             let _ = read.judge(&founder, &member, shown, 1_800_000_000_000);
         }
+    }
+    if let Some(adopted) = AdoptedState::read(&[b"xst1", input].concat()) {
+        assert_eq!(AdoptedState::read(&adopted.to_bytes()), Some(adopted));
     }
     for magic in ["xsq2", "xsa2"] {
         let whole = [magic.as_bytes(), input].concat();

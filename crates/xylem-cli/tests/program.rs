@@ -70,6 +70,7 @@ mod svs;
 mod sync;
 mod sync_hostile;
 mod sync_kept;
+mod sync_large;
 mod sync_looking;
 mod sync_schema;
 mod sync_showing;

@@ -3,7 +3,7 @@
 
 use crate::common;
 use crate::common::syncing::Member;
-use crate::common::{assert_exit, finish, until};
+use crate::common::{assert_exit, file, finish, until};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
@@ -12,6 +12,7 @@ use xylem_folder::{
     Index, IndexItem, Invitation, ItemKind, LogEntry, MemberLog, MemberStatement, Past, Roles,
     SyncGroup, Vector,
 };
+use xylem_hash::Hash;
 use xylem_library::reachable::PeerAddress;
 use xylem_library::{Selection, Stop, keys};
 use xylem_link::StaticKey;
@@ -121,15 +122,25 @@ impl MaliciousMember {
         self.claim(self.link_key, index)
     }
 
+    /// The same, of a folder in this state.
+    fn say_state(&mut self, index: &Ticket, state: Hash) -> Vec<u8> {
+        self.announce(self.link_key, index, state)
+    }
+
     /// The same, with the claim that links to it have this key.
     fn claim(&mut self, link_key: [u8; 32], index: &Ticket) -> Vec<u8> {
+        let state = xylem_hash::hash(&(self.number + 1).to_be_bytes());
+        self.announce(link_key, index, state)
+    }
+
+    fn announce(&mut self, link_key: [u8; 32], index: &Ticket, state: Hash) -> Vec<u8> {
         self.number += 1;
         let said = MemberStatement {
             member: self.key.public(),
             link_key,
             number: self.number,
             name: "mallory".to_owned(),
-            state: xylem_hash::hash(&self.number.to_be_bytes()),
+            state,
             index: index.clone(),
             roles: None,
             shown: Vec::new(),
@@ -140,12 +151,13 @@ impl MaliciousMember {
         said
     }
 
-    /// Publishes these bytes as its index, with a statement.
+    /// Publishes these bytes as its index, with a statement of the state that it has, if it is an index at all.
     fn publish(&mut self, bytes: &[u8]) {
         let path = self.dir.join(format!("index-{}", self.number));
         fs::write(&path, bytes).unwrap();
         let ticket = self.share(&path, &format!("index-{}", self.number));
-        self.say(&ticket);
+        let state = Index::decode(bytes).map(|(index, _)| index.state());
+        self.say_state(&ticket, state.unwrap_or_else(|_| xylem_hash::hash(bytes)));
     }
 
     /// A ticket of a folder of its own, as stands at the front of an index.
@@ -590,7 +602,12 @@ fn an_index_that_differs_from_its_folder_is_rejected() {
     let lying = index(&mallory, &linked, b"evil");
     mallory.publish(&lying);
     takes_nothing();
+    // It is not the index of the state that was announced, and is in the history.
     let true_one = index(&mallory, &about, b"evil");
+    let path = file(&mallory.dir, "of-another-state", &true_one);
+    let ticket = mallory.share(&path, "of-another-state");
+    mallory.say(&ticket);
+    takes_nothing();
     mallory.publish(&true_one);
     alice.has("evil", "evil");
     bob.has("evil", "evil");

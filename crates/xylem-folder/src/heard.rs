@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use xylem_hash::Hash;
 use xylem_object::{PublisherId, Ticket};
 
+use super::adopted::AdoptedState;
 use super::error::FolderError;
 use super::history::{Past, PastRelation, ProofRequest, is_proven, prove};
 use super::roles::{Membership, NotAdmitted, Roles};
@@ -40,7 +42,8 @@ const MAX_QUESTIONS: u32 = 30;
 /// News from the other members of a group, for the program that keeps a folder in step.
 #[derive(Debug)]
 pub enum MeshNews {
-    /// A member's newest statement, parsed and as it was signed.
+    /// A member's newest statement, parsed and as it was signed. In a large group the parsed one has the state that the
+    /// member has adopted since ([`AdoptedState`]).
     Said(Box<MemberStatement>, Vec<u8>),
     /// A link to a member came up (true) or went down; it proved both the member's key in the group and the link's key.
     Up(PublisherId, bool),
@@ -450,6 +453,21 @@ impl Histories {
         }
     }
 
+    /// Returns a member's statement with the state that it has adopted since, and the statement as it was signed. `None`
+    /// if no statement that is known here has this state; `ours` is the state of our own.
+    pub fn adopt(
+        &self,
+        member: &PublisherId,
+        adopted: &AdoptedState,
+        ours: Option<Hash>,
+    ) -> Option<(MemberStatement, Vec<u8>)> {
+        let AdoptedState { number, state, index } = adopted.clone();
+        let (said, bytes) = self.known.get(member)?;
+        let is_signed = || self.known.values().any(|(said, _)| said.state == state);
+        let counts = number > said.number && (ours == Some(state) || is_signed());
+        counts.then(|| (MemberStatement { number, state, index, ..said.clone() }, bytes.clone()))
+    }
+
     fn record_rewrite(&mut self, both: [(MemberStatement, Vec<u8>); 2]) -> StatementOutcome {
         let member = both[0].0.member;
         self.known.remove(&member);
@@ -771,5 +789,53 @@ mod tests {
             assert_eq!(LinkRefusal::read(&[&bytes[..], b"x"].concat()), None);
         }
         assert_eq!(LinkRefusal::read(b"xsr1\x04"), None);
+    }
+
+    /// A neighbour's word counts only for a state that some member has signed, and never against a later statement.
+    #[test]
+    fn an_adopted_state_is_one_that_a_statement_has() {
+        let dir = tempfile::tempdir().unwrap();
+        let key = |n| PublisherKey::from_bytes(&[n; 32]);
+        let group = SyncGroup::new([7; 32], key(1).public());
+        let index = |n| Ticket {
+            publisher: key(n).public(),
+            root: xylem_hash::hash(&[n]),
+            name: None,
+            link_key: None,
+            size: None,
+            kind: None,
+            addresses: Vec::new(),
+            relays: Vec::new(),
+        };
+        let mut heard = Histories::new(dir.path().join("own"), Vec::new(), Vec::new());
+        let members = Membership::new(key(1).public(), Roles::default(), 0);
+        for n in [1, 2] {
+            let said = MemberStatement {
+                member: key(n).public(),
+                link_key: [n; 32],
+                number: 5,
+                name: "member".to_owned(),
+                state: xylem_hash::hash(&[n]),
+                index: index(n),
+                roles: None,
+                shown: Vec::new(),
+                past: Past::none(),
+            };
+            let mut log = MemberLog::open(&dir.path().join(n.to_string())).unwrap();
+            let bytes = said.sign(&group, &key(n), &mut log).unwrap();
+            let read = MemberStatement::read(&bytes, &group).unwrap();
+            assert_eq!(heard.take_statement(read, bytes, &members), StatementOutcome::New);
+        }
+        let (first, second) = (key(1).public(), key(2).public());
+        let adopted =
+            |number, n: u8| AdoptedState { number, state: xylem_hash::hash(&[n]), index: index(n) };
+        let (said, bytes) = heard.adopt(&second, &adopted(6, 1), None).unwrap();
+        assert_eq!((said.state, said.number), (xylem_hash::hash(&[1]), 6));
+        assert!(heard.of(&second).eq([&bytes]), "the signed one stays");
+        assert_eq!(heard.adopt(&second, &adopted(5, 1), None), None, "no later than its statement");
+        assert_eq!(heard.adopt(&second, &adopted(6, 3), None), None, "nobody has signed it");
+        assert!(heard.adopt(&second, &adopted(6, 3), Some(xylem_hash::hash(&[3]))).is_some());
+        assert_eq!(heard.adopt(&key(3).public(), &adopted(6, 1), None), None, "no member");
+        assert!(heard.adopt(&first, &adopted(6, 2), None).is_some());
     }
 }

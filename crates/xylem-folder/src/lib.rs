@@ -4,6 +4,7 @@
 //!
 //! This module fetches nothing and opens no socket: that is the caller's part.
 
+mod adopted;
 mod apply;
 mod attributes;
 mod certified;
@@ -31,6 +32,7 @@ mod versions;
 
 mod watch;
 
+pub use adopted::AdoptedState;
 pub use apply::{Applied, has_content as holds_content};
 pub use attributes::{AttributesError, ExtendedAttributes, MAX_ATTRIBUTES};
 pub use certified::{CertifiedRole, NotCertified, PartTooLong, RoleSchema, present};

@@ -52,6 +52,9 @@ pub(crate) fn index(
         FolderError::Index { why, .. } => odd(&why.to_string()),
         e => odd(&e.to_string()),
     })?;
+    if index.state() != said.state {
+        return Err(odd("it does not have the state that the member has announced"));
+    }
     let content = Ticket::from_bytes(&index.about).map_err(|e| odd(&e.to_string()))?;
     if content.publisher != said.member {
         return Err(odd("another member has published its content"));

@@ -8,8 +8,8 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use xylem_folder::{
-    FULL_MESH, Invitation, MemberLog, MemberStatement, Membership, ObstacleKind, Past, RulesNews,
-    SyncFolder, SyncHome, WaitingRules, Watched,
+    AdoptedState, FULL_MESH, Invitation, MemberLog, MemberStatement, Membership, ObstacleKind,
+    Past, RulesNews, SyncFolder, SyncHome, WaitingRules, Watched,
 };
 use xylem_library::publications::PublicationId;
 use xylem_library::{Blame, Failure, LibraryEvent, Selection, SkipReason, Stop, os_bytes};
@@ -120,6 +120,9 @@ struct LastReported {
     /// Older contents of the folder, the oldest first; `index_before` is the index of the newest of these.
     before: VecDeque<PublicationId>,
     index_before: Option<PublicationId>,
+    /// The last statement that was signed in this run, and the largest number of a statement or an adopted state.
+    signed: Option<MemberStatement>,
+    number: u64,
     told_ready: bool,
     in_step: Option<(xylem_hash::Hash, u64, u64)>,
     read_only: bool,
@@ -358,6 +361,8 @@ impl<'a> SyncMember<'a> {
         }
         // This check passes over all paths, so skip it at rest.
         if std::mem::take(&mut self.moved) {
+            // What is wanted no more may also have been of a member that has gone, or has no link any more.
+            self.drop_staged();
             self.report_in_step(tell);
             self.show(tell);
         }
@@ -470,7 +475,7 @@ impl<'a> SyncMember<'a> {
         let said = MemberStatement {
             member: self.key.public(),
             link_key: self.link_key,
-            number: wall_clock().milliseconds().max(self.log.newest() + 1),
+            number: wall_clock().milliseconds().max(self.last.number.max(self.log.newest()) + 1),
             name: self.options.name.clone().unwrap_or_default(),
             state: of.1,
             index: index_ticket.clone(),
@@ -478,8 +483,15 @@ impl<'a> SyncMember<'a> {
             shown: self.shown.clone(),
             past: Past::none(),
         };
-        let said = said.sign(group, &self.key, &mut self.log)?;
-        serving.send_statement(said, Some(self.roles.roles().clone()));
+        let number = said.number;
+        if let Some(adopted) = self.adopted(&said) {
+            serving.send_adopted(adopted);
+        } else {
+            let signed = said.sign(group, &self.key, &mut self.log)?;
+            serving.send_statement(signed, Some(self.roles.roles().clone()));
+            self.last.signed = Some(said);
+        }
+        self.last.number = number;
         let same_audience = self.last.of.is_some_and(|(.., audience)| audience == of.2);
         self.last.of = Some(of);
         self.last.as_held = Some(self.folder.state_as_held());
@@ -507,6 +519,23 @@ impl<'a> SyncMember<'a> {
             tell(SyncEvent::Ready { invitation, name, key });
         }
         Ok(())
+    }
+
+    /// What to send in place of this statement: in a large group, a member that has only taken over what another has
+    /// announced sends it to its neighbours alone. Otherwise each change would cause as many statements, which all members
+    /// pass on, as there are members.
+    fn adopted(&self, said: &MemberStatement) -> Option<AdoptedState> {
+        let before = self.last.signed.as_ref()?;
+        let index = Ticket { root: said.index.root, size: said.index.size, ..before.index.clone() };
+        let (number, state) = (said.number, said.state);
+        let only_state_differs =
+            MemberStatement { number, state, index, ..before.clone() } == *said;
+        let is_known = self.others.values().any(|other| other.said.state == state);
+        (self.is_large() && only_state_differs && is_known).then(|| AdoptedState {
+            number,
+            state,
+            index: said.index.clone(),
+        })
     }
 
     /// Finds the files that change constantly and are held back for now.

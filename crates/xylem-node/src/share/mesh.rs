@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use xylem_engine::StreamEvent;
 use xylem_folder::{
-    FULL_MESH, Histories, KnownStatements, LinkRefusal, MAX_MEMBERS, MemberStatement, Membership,
-    MeshNews, MeshStart, NotAdmitted, ProofRequest, Roles, StatementError, StatementOutcome,
-    SyncGroup,
+    AdoptedState, FULL_MESH, Histories, KnownStatements, LinkRefusal, MAX_MEMBERS, MemberStatement,
+    Membership, MeshNews, MeshStart, NotAdmitted, ProofRequest, Roles, StatementError,
+    StatementOutcome, SyncGroup,
 };
 use xylem_forward::FaceId;
+use xylem_hash::Hash;
 use xylem_link::{StreamId, purpose};
 use xylem_object::PublisherId;
 
@@ -48,6 +49,9 @@ pub(super) struct Mesh {
     own: PublisherId,
     /// Our own latest statement.
     own_statement: Option<Vec<u8>>,
+    /// The state that we have adopted since, encoded; and our present state.
+    own_adopted: Option<Vec<u8>>,
+    own_state: Option<Hash>,
     heard: Histories,
     members: Membership,
     told_old: bool,
@@ -94,6 +98,8 @@ impl Mesh {
             group,
             own,
             own_statement: None,
+            own_adopted: None,
+            own_state: None,
             heard: Histories::new(history, rewrote, met),
             members,
             told_old: false,
@@ -132,7 +138,10 @@ impl Mesh {
         if said.is_empty() {
             return;
         }
-        self.heard.own = MemberStatement::read(&said, &self.group).ok().map(|said| said.past);
+        let read = MemberStatement::read(&said, &self.group).ok();
+        self.own_adopted = None;
+        self.own_state = read.as_ref().map(|said| said.state);
+        self.heard.own = read.map(|said| said.past);
         self.send_to_all(links, &said, None);
         if self.own_statement.replace(said).is_none() {
             // Peers that came before we had a statement wait for it.
@@ -140,6 +149,33 @@ impl Mesh {
                 |(face, stream): (&FaceId, &MemberStream)| stream.member.is_none().then_some(*face);
             let waiting: Vec<FaceId> = self.streams.iter().filter_map(wait).collect();
             waiting.into_iter().for_each(|face| self.serve(links, face));
+        }
+    }
+
+    /// Tells the members to which there is a link that we now have a state that another member has announced.
+    pub(super) fn send_adopted(&mut self, links: &mut dyn MeshLinks, adopted: &AdoptedState) {
+        let message = adopted.to_bytes();
+        self.send_to_all(links, &message, None);
+        self.own_adopted = Some(message);
+        self.own_state = Some(adopted.state);
+        self.take_adopted(links, &adopted.state);
+    }
+
+    /// Reports members that have adopted this state, which is in a known statement now.
+    fn take_adopted(&mut self, links: &mut dyn MeshLinks, state: &Hash) {
+        let mut adopted = Vec::new();
+        for stream in self.streams.values_mut() {
+            let Some(waits) = stream.adopted.take_if(|waits| waits.state == *state) else {
+                continue;
+            };
+            let said = stream.member.and_then(|who| self.heard.adopt(&who, &waits, self.own_state));
+            match said {
+                Some(said) => adopted.push((stream.key, said)),
+                None => stream.adopted = Some(waits),
+            }
+        }
+        for (key, (said, bytes)) in adopted {
+            self.report_or_hold(links, Some(key), said, bytes);
         }
     }
 
@@ -238,12 +274,25 @@ impl Mesh {
             StatementOutcome::Unproven(false) | StatementOutcome::Nothing => return false,
         }
         self.dial_at(links, said.member, said.link_key, &said.index);
+        let (state, stream) = (said.state, from.and_then(|face| self.streams.get(&face)));
+        self.report_or_hold(links, stream.map(|stream| stream.key), said, bytes);
+        self.take_adopted(links, &state);
+        true
+    }
+
+    /// Reports a member's new state, which came over a link with this key.
+    fn report_or_hold(
+        &mut self,
+        links: &mut dyn MeshLinks,
+        from: Option<[u8; 32]>,
+        said: MemberStatement,
+        bytes: Vec<u8>,
+    ) {
         // Our store may be an older one, put back from a copy. Then it lacks changes of ours that others know, and what
         // others did to them would be taken for newer than what is here. A peer first shows the statement of ours that it
         // knows, and a store that lacks it ends the member.
         let may_be_old = self.heard.own.as_ref().is_some_and(|own| own.length() > 1);
-        let stream = from.and_then(|face| self.streams.get(&face)).map(|stream| stream.key);
-        match stream.filter(|key| may_be_old && !self.has_shown_ours(key)) {
+        match from.filter(|key| may_be_old && !self.has_shown_ours(key)) {
             Some(key) => {
                 // One of each member, and no later than its first: a peer can neither fill memory nor delay it for ever.
                 let of_member = self.held.extract_if(.., |held| held.said.member == said.member);
@@ -254,7 +303,6 @@ impl Mesh {
             // If the receiver is gone, the member is about to end.
             None => drop(self.news.send(MeshNews::Said(Box::new(said), bytes))),
         }
-        true
     }
 
     /// Whether the peer with this key has shown, over any link, a statement of ours that our log has.
@@ -377,6 +425,7 @@ impl Mesh {
         who.chain(founders).chain(own).for_each(|said| stream.queue(said));
         let question = self.heard.question(&member);
         question.iter().for_each(|question| stream.queue(&question.to_bytes()));
+        self.own_adopted.iter().for_each(|adopted| stream.queue(adopted));
         // In a large group the other end knows most statements already.
         if self.heard.members().count() > FULL_MESH {
             stream.list(&self.heard);
@@ -523,6 +572,13 @@ impl Mesh {
                 }
                 if let Some(asked) = ProofRequest::read(&said) {
                     self.answer(links, face, &asked);
+                    continue;
+                }
+                if let Some(adopted) = AdoptedState::read(&said) {
+                    let state = adopted.state;
+                    stream.adopted = Some(adopted);
+                    self.mark_spoken(&member);
+                    self.take_adopted(links, &state);
                     continue;
                 }
                 if let Some(known) = KnownStatements::read(&said) {

@@ -258,6 +258,11 @@ impl<'a> ShareServer<'a> {
                         mesh.send_own_statement(engine, said, roles);
                     }
                 }
+                ShareCommand::Adopt(adopted) => {
+                    if let Some(mesh) = &mut self.mesh {
+                        mesh.send_adopted(engine, &adopted);
+                    }
+                }
                 ShareCommand::Count(answer) => {
                     let _ = answer.send(self.snapshot());
                 }

@@ -15,7 +15,7 @@ use super::{ShareError, ShareOptions, bind, open, publisher_of};
 use crate::event::Event;
 use crate::mail::while_delivering;
 use xylem_engine::Engine;
-use xylem_folder::{MeshNews, MeshStart, Roles};
+use xylem_folder::{AdoptedState, MeshNews, MeshStart, Roles};
 use xylem_library::mail::MailStore;
 use xylem_library::publications::{PublicationId, ServedContent};
 use xylem_library::publish::Recipients;
@@ -39,6 +39,8 @@ pub(super) enum ShareCommand {
     Remove(PublicationId),
     /// Send a statement to the members of the group, and apply new roles.
     Say(Vec<u8>, Option<Roles>),
+    /// Tell the members to which there is a link that we have adopted a state.
+    Adopt(AdoptedState),
     /// Send the counts of what was served.
     Count(mpsc::Sender<ServiceSnapshot>),
 }
@@ -105,6 +107,11 @@ impl ServiceHandle {
     /// once.
     pub fn send_statement(&self, said: Vec<u8>, roles: Option<Roles>) {
         self.send(ShareCommand::Say(said, roles));
+    }
+
+    /// Tells the members to which there is a link that this one has adopted a state that another member has announced.
+    pub fn send_adopted(&self, adopted: AdoptedState) {
+        self.send(ShareCommand::Adopt(adopted));
     }
 
     /// Removes a publication.

@@ -157,12 +157,11 @@ impl SyncMember<'_> {
         other.failures = if whole { 0 } else { other.failures + 1 };
         if whole {
             other.told.clear();
-            self.drop_staged();
         }
     }
 
     /// Removes staged content once nothing is wanted from any member. Nothing is ever wanted from a reader.
-    fn drop_staged(&mut self) {
+    pub(super) fn drop_staged(&mut self) {
         // In a large group nothing is wanted from members without a link.
         let is_wanted = |(member, other): (&PublisherId, &OtherMember)| {
             !other.done && self.roles.may_write(member) && (!self.is_large() || self.can_ask(other))

@@ -12,10 +12,11 @@ use std::time::Duration;
 use bytes::BytesMut;
 use xylem_engine::StreamEvent;
 use xylem_folder::{
-    LinkRefusal, MemberLog, MemberRole, MemberStatement, MeshNews, MeshStart, Past, Roles,
-    SyncGroup,
+    AdoptedState, LinkRefusal, MemberLog, MemberRole, MemberStatement, MeshNews, MeshStart, Past,
+    Roles, SyncGroup,
 };
 use xylem_forward::FaceId;
+use xylem_hash::Hash;
 use xylem_library::reachable::PeerAddress;
 use xylem_link::{
     Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey, StreamError, StreamId, StreamRead,
@@ -201,6 +202,19 @@ struct MeshMember {
     received: usize,
     /// The member that signs two histories, as its store is put back from a copy.
     copied: Option<PublisherId>,
+    /// How it takes over the changes of others, if it does; its state, and the one to take over next.
+    takes_over: Option<TakesOver>,
+    state: Hash,
+    next: Option<Hash>,
+}
+
+/// How a member announces that it has taken over a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TakesOver {
+    /// By a statement, which all members pass on.
+    BySigning,
+    /// By a message to the members that it has links to.
+    ByMessage,
 }
 
 fn address(n: usize) -> SocketAddr {
@@ -232,6 +246,19 @@ fn link_key(n: usize) -> StaticKey {
     StaticKey::generate(seed(n))
 }
 
+fn ticket_of(n: usize, publisher: PublisherId) -> Ticket {
+    Ticket {
+        publisher,
+        root: xylem_hash::hash(b"index"),
+        name: None,
+        link_key: Some(link_key(n).public().0),
+        size: None,
+        kind: None,
+        addresses: vec![address(n).to_string().parse().unwrap()],
+        relays: Vec::new(),
+    }
+}
+
 impl MeshMember {
     fn new(n: usize, dir: &FilePath) -> Self {
         let key = PublisherKey::from_bytes(&seed(n));
@@ -242,6 +269,7 @@ impl MeshMember {
         let roles = Roles::default();
         let (number, said) = (0, Vec::new());
         let (ups, is_copy, received, copied) = (0, false, 0, None);
+        let (takes_over, state, next) = (None, xylem_hash::hash(b""), None);
         Self {
             n,
             key,
@@ -257,20 +285,14 @@ impl MeshMember {
             is_copy,
             received,
             copied,
+            takes_over,
+            state,
+            next,
         }
     }
 
     fn ticket(&self) -> Ticket {
-        Ticket {
-            publisher: self.key.public(),
-            root: xylem_hash::hash(b"index"),
-            name: None,
-            link_key: Some(link_key(self.n).public().0),
-            size: None,
-            kind: None,
-            addresses: vec![address(self.n).to_string().parse().unwrap()],
-            relays: Vec::new(),
-        }
+        ticket_of(self.n, self.key.public())
     }
 
     fn start(&mut self, group: &SyncGroup, first: Option<Ticket>, now: Duration, rng: &mut Rng) {
@@ -307,13 +329,19 @@ impl MeshMember {
 
     /// Sends a new statement that claims the link key of member `whose`.
     fn claim(&mut self, group: &SyncGroup, whose: usize) {
+        let change = [self.n as u64, self.number + 1].map(u64::to_be_bytes);
+        self.announce(group, whose, xylem_hash::hash(change.as_flattened()));
+    }
+
+    fn announce(&mut self, group: &SyncGroup, whose: usize, state: Hash) {
         self.number += 1;
+        self.state = state;
         let said = MemberStatement {
             member: self.key.public(),
             link_key: link_key(whose).public().0,
             number: self.number,
             name: "member".to_owned(),
-            state: xylem_hash::hash(&self.number.to_be_bytes()),
+            state,
             index: self.ticket(),
             roles: Some(self.roles.clone()).filter(|roles| self.n == 0 && roles.number > 0),
             shown: Vec::new(),
@@ -322,6 +350,20 @@ impl MeshMember {
         let said = said.sign(group, &self.key, &mut self.log).unwrap();
         self.said.clone_from(&said);
         self.say_again();
+    }
+
+    /// Takes over another member's change.
+    fn take_over(&mut self, group: &SyncGroup, state: Hash) {
+        match (self.takes_over, &mut self.running) {
+            (Some(TakesOver::BySigning), _) => self.announce(group, self.n, state),
+            (Some(TakesOver::ByMessage), Some(RunningMember { wires, mesh, .. })) => {
+                self.number += 1;
+                self.state = state;
+                let index = Ticket { root: state, ..ticket_of(self.n, self.key.public()) };
+                mesh.send_adopted(wires, &AdoptedState { number: self.number, state, index });
+            }
+            _ => {}
+        }
     }
 
     /// Sends its latest statement.
@@ -352,6 +394,9 @@ impl MeshMember {
             match news {
                 MeshNews::Said(said, bytes) => {
                     self.received += 1;
+                    if self.takes_over.is_some() && said.state != self.state {
+                        self.next = Some(said.state);
+                    }
                     self.roles = said.roles.clone().unwrap_or_else(|| self.roles.clone());
                     self.heard.insert(said.member, Rc::new((*said, bytes)));
                 }
@@ -516,6 +561,10 @@ impl Simulation for MeshWorld {
         for n in std::mem::take(&mut self.touched) {
             let (member, path) = (&mut self.members[n], &mut self.paths[n]);
             while member.turn(now) {}
+            if let Some(state) = member.next.take() {
+                member.take_over(&self.group, state);
+                while member.turn(now) {}
+            }
             if let Some(at) = self.due[n].take() {
                 self.timers.remove(&(at, n));
             }

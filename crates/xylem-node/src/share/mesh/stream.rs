@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use xylem_folder::{Histories, StatementInbox};
+use xylem_folder::{AdoptedState, Histories, StatementInbox};
 use xylem_forward::FaceId;
 use xylem_link::{StreamId, StreamRead};
 use xylem_object::PublisherId;
@@ -32,6 +32,8 @@ pub(super) struct MemberStream {
     pub(super) inbox: StatementInbox,
     /// Whether the other end has shown a statement of ours that our log has.
     pub(super) has_shown_ours: bool,
+    /// The state that the other end has adopted, as long as no statement with it is known here.
+    pub(super) adopted: Option<AdoptedState>,
     /// Set after a refusal was sent: time until which the other end may still read it.
     pub(super) ends: Option<Duration>,
 }
@@ -50,6 +52,7 @@ impl MemberStream {
             was_listed: false,
             inbox: StatementInbox::default(),
             has_shown_ours: false,
+            adopted: None,
             ends: None,
         }
     }

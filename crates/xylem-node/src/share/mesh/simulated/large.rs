@@ -23,6 +23,15 @@ struct ChangeCost {
     most_bytes: usize,
 }
 
+impl MeshMember {
+    /// Whether all members to which it has links have this state, as far as it knows.
+    fn sees_at_neighbours(&self, state: Hash) -> bool {
+        let links: BTreeSet<[u8; 32]> = self.links().into_iter().collect();
+        let mut near = self.heard.values().filter(|known| links.contains(&known.0.link_key));
+        !links.is_empty() && near.all(|known| known.0.state == state)
+    }
+}
+
 impl MeshWorld {
     /// A closed group of members that know each other from an earlier run. They start one after another within a
     /// second.
@@ -170,6 +179,55 @@ fn cost_of_a_change_does_not_grow_with_the_group() {
     let largest = largest.map_or(200, |count| count.parse().unwrap());
     for count in [10, 100, largest] {
         a_life_of(count, 21);
+    }
+}
+
+/// The bytes that members send, on average and at most, for a change that all take over, until each knows that its
+/// neighbours have.
+fn cost_of_taking_over(world: &mut MeshWorld, n: usize, how: TakesOver) -> (usize, usize) {
+    world.members.iter_mut().for_each(|member| member.takes_over = Some(how));
+    let before: Vec<usize> = world.members.iter().map(MeshMember::sent).collect();
+    world.say(n);
+    world.until("all have it and know that of their neighbours", |world| {
+        let state = world.members[n].state;
+        world.running().all(|member| member.state == state && member.sees_at_neighbours(state))
+    });
+    world.run(Duration::from_secs(2));
+    world.members.iter_mut().for_each(|member| member.takes_over = None);
+    let sent: Vec<usize> = world.running().map(|member| member.sent() - before[member.n]).collect();
+    (sent.iter().sum::<usize>() / sent.len(), *sent.iter().max().unwrap())
+}
+
+#[test]
+fn a_change_that_all_take_over_costs_a_member_its_links_alone() {
+    let largest = std::env::var("XYLEM_MEMBERS").ok();
+    let largest = largest.map_or(150, |count| count.parse().unwrap());
+    for count in [40, largest] {
+        let mut world = MeshWorld::large(count, 25);
+        if count <= 300 {
+            let (mean, most) = cost_of_taking_over(&mut world, 1, TakesOver::BySigning);
+            println!("{count:5} members, each signs: a member sends {mean} bytes, at most {most}");
+        }
+        let (mean, most) = cost_of_taking_over(&mut world, 2, TakesOver::ByMessage);
+        println!("{count:5} members, by messages: a member sends {mean} bytes, at most {most}");
+        let message = world.members[2].said.len() + 200;
+        let mean_links = world.degrees().1.ceil() as usize;
+        assert!(mean <= 2 * mean_links * message, "{mean} bytes over {mean_links} links");
+
+        // A member that was away, and knows no statement with that state, learns the state of its neighbours.
+        let (state, origin) = (world.members[2].state, world.members[2].key.public());
+        world.members[3].running = None;
+        world.members[3].heard.remove(&origin);
+        world.begin(3);
+        world.until("it sees the state", |world| world.members[3].sees_at_neighbours(state));
+
+        // A member's own change after that is a statement like any other.
+        world.say(5);
+        world.until("all know it", |world| world.all_have_heard(5));
+        assert!(world.running().all(|member| {
+            let known = member.heard.get(&world.members[5].key.public());
+            member.n == 5 || known.is_some_and(|known| known.0.state == world.members[5].state)
+        }));
     }
 }
 
