@@ -4,7 +4,7 @@
 use xylem_hash::Hash;
 use xylem_object::Ticket;
 
-use super::statement::array;
+use super::fields::array;
 
 /// First bytes of the message.
 const MAGIC: &[u8; 4] = b"xst1";

@@ -20,7 +20,7 @@ use xylem_trust::{
     TrustStore, key_name_of,
 };
 
-use super::statement::{array, field, put};
+use super::fields::{array, field, put};
 
 /// Most bytes of a schema with its anchors: the founder's statement holds them.
 const MAX_SCHEMA: usize = 8 * 1024;

@@ -9,6 +9,7 @@ mod apply;
 mod attributes;
 mod certified;
 mod error;
+mod fields;
 mod heard;
 mod history;
 mod home;

@@ -8,8 +8,8 @@ use xylem_hash::Hash;
 use xylem_object::PublisherId;
 
 use super::certified::{CertifiedRole, NotCertified, RoleSchema};
+use super::fields::{array, field, put};
 use super::heard::MAX_MEMBERS;
-use super::statement::{array, field, put};
 
 /// Most members with a role of their own. Writers and readers of a list both enforce it.
 pub(super) const MAX_ROLES: usize = MAX_MEMBERS;

@@ -11,6 +11,7 @@ use zeroize::Zeroizing;
 
 use super::certified::MAX_PRESENTATION;
 use super::error::FolderError;
+use super::fields::{array, field, put};
 use super::history::{LogEntry, MemberLog, Past};
 use super::index::{MAX_NAME, is_name};
 use super::roles::Roles;
@@ -230,25 +231,6 @@ impl MemberStatement {
         let whole = Self { member, link_key, number, name, state, index, roles, shown, past };
         input.is_empty().then_some((whole, proof))
     }
-}
-
-pub(super) fn put(out: &mut Vec<u8>, bytes: &[u8]) {
-    let len = u16::try_from(bytes.len()).unwrap_or(0);
-    out.extend_from_slice(&len.to_be_bytes());
-    out.extend_from_slice(bytes.get(..usize::from(len)).unwrap_or_default());
-}
-
-pub(super) fn array<const N: usize>(input: &mut &[u8]) -> Option<[u8; N]> {
-    let (taken, rest) = input.split_first_chunk::<N>()?;
-    *input = rest;
-    Some(*taken)
-}
-
-pub(super) fn field<'a>(input: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let len = usize::from(u16::from_be_bytes(array(input)?));
-    let (taken, rest) = input.split_at_checked(len)?;
-    *input = rest;
-    Some(taken)
 }
 
 /// Ticket of a group, for a new member: the group, and where one of its members is reached.
