@@ -1,7 +1,7 @@
 //! [`Histories`]: the newest statements of all members, and whether each continues that member's history.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ pub const MAX_MEMBERS: usize = 1024;
 pub const FULL_MESH: usize = 16;
 /// Greatest total cost of the statements that are read from one member in [`RATE_INTERVAL`].
 const BUDGET: u32 = 64 * STATEMENT;
+/// Most states of earlier statements that are remembered: a member may adopt one that its author has left meanwhile.
+const MAX_LEFT: usize = 256;
 /// Cost of a statement that needs a check of its signature, and of a known one: in a mesh each arrives from many
 /// members.
 const STATEMENT: u32 = 16;
@@ -262,6 +264,8 @@ pub struct Histories {
     pub own: Option<Past>,
     path: PathBuf,
     known: BTreeMap<PublisherId, (MemberStatement, Vec<u8>)>,
+    /// States of earlier statements, the oldest first.
+    left: VecDeque<Hash>,
     waiting: BTreeMap<PublisherId, UnprovenStatement>,
     rewrote: BTreeMap<PublisherId, [(MemberStatement, Vec<u8>); 2]>,
     /// Members to which there was a link, oldest first.
@@ -291,6 +295,7 @@ impl Histories {
             own: None,
             path,
             known: BTreeMap::new(),
+            left: VecDeque::new(),
             waiting: BTreeMap::new(),
             rewrote,
             met,
@@ -432,6 +437,10 @@ impl Histories {
         match said.past.fits(&known.past) {
             PastRelation::Same | PastRelation::IsContinued => StatementOutcome::Nothing,
             PastRelation::Continues => {
+                self.left.push_back(known.state);
+                if self.left.len() > MAX_LEFT {
+                    self.left.pop_front();
+                }
                 self.known.insert(member, (said, bytes));
                 StatementOutcome::New
             }
@@ -463,7 +472,9 @@ impl Histories {
     ) -> Option<(MemberStatement, Vec<u8>)> {
         let AdoptedState { number, state, index } = adopted.clone();
         let (said, bytes) = self.known.get(member)?;
-        let is_signed = || self.known.values().any(|(said, _)| said.state == state);
+        let is_signed = || {
+            self.known.values().any(|(said, _)| said.state == state) || self.left.contains(&state)
+        };
         let counts = number > said.number && (ours == Some(state) || is_signed());
         counts.then(|| (MemberStatement { number, state, index, ..said.clone() }, bytes.clone()))
     }
@@ -836,6 +847,9 @@ mod tests {
         assert_eq!(heard.adopt(&second, &adopted(6, 3), None), None, "nobody has signed it");
         assert!(heard.adopt(&second, &adopted(6, 3), Some(xylem_hash::hash(&[3]))).is_some());
         assert_eq!(heard.adopt(&key(3).public(), &adopted(6, 1), None), None, "no member");
+        // Its author has another state by now.
+        heard.left.push_back(xylem_hash::hash(&[4]));
+        assert!(heard.adopt(&second, &adopted(6, 4), None).is_some());
         assert!(heard.adopt(&first, &adopted(6, 2), None).is_some());
     }
 }

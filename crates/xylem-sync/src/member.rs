@@ -343,7 +343,9 @@ impl<'a> SyncMember<'a> {
         }
         let due = |other: &&PublisherId| {
             let other = &self.others[*other];
-            self.wants(other) && other.again.is_none_or(|again| again <= now)
+            // With the same state nothing is fetched: that needs no pause.
+            let is_free = other.said.state == self.folder.state();
+            self.wants(other) && (is_free || other.again.is_none_or(|again| again <= now))
         };
         let mut due: Vec<PublisherId> = self.others.keys().filter(due).copied().collect();
         // Ask slow members last.

@@ -372,8 +372,10 @@ impl Mesh {
             }
             Some((said, bytes, _)) => {
                 self.dial_at(links, said.member, said.link_key, &said.index);
+                let state = said.state;
                 let _ = self.news.send(MeshNews::Said(Box::new(said), bytes.clone()));
                 self.send_to_all(links, &bytes, None);
+                self.take_adopted(links, &state);
             }
         }
     }

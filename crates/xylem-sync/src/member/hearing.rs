@@ -125,6 +125,10 @@ impl SyncMember<'_> {
             return;
         }
         let before = self.others.get(&member);
+        // Of two links to a member, one may be slower.
+        if before.is_some_and(|before| before.said.number > said.number) {
+            return;
+        }
         let same_place = before.is_some_and(|b| {
             (&b.said.link_key, &b.said.index.addresses, &b.said.name)
                 == (&said.link_key, &said.index.addresses, &said.name)
