@@ -17,8 +17,8 @@ use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, ins
 use crate::validator::Validator;
 use crate::{Client, RunError, VerifyWith, parse_name};
 use xylem_client::{
-    ClientError, Discovered, Discovery, Driver, Expected, SegmentFetch, SegmentReceiver,
-    published_manifest, ticket_for,
+    CheckError, ClientError, Discovered, Discovery, Driver, Expected, SegmentFetch,
+    SegmentReceiver, published_manifest, ticket_for,
 };
 use xylem_library::disk;
 use xylem_library::reachable::{FaceAddress, PeerAddress, PeerUri};
@@ -186,18 +186,18 @@ fn ticket_of(
     believe: &VerifyWith,
     validator: &mut Validator,
 ) -> Result<Ticket, Error> {
-    let refused = |why: String| {
-        let what = "the manifest".to_owned();
+    let refused = |why: &dyn std::error::Error| {
+        let (what, why) = ("the manifest".to_owned(), why.to_string());
         RunError::from(ClientError::NotBelieved { what, why })
     };
-    let data = Data::decode(manifest).map_err(|e| refused(e.to_string()))?;
+    let data = Data::decode(manifest).map_err(|e| refused(&e))?;
     let publisher = match believe {
         VerifyWith::Publisher(key) => {
             key.parse().map_err(|e| Error::usage(format!("{key}: {e}")))?
         }
         _ => match validator.publisher(&data) {
             Ok(publisher) => publisher,
-            Err(why) => return Err(validator.ended().unwrap_or(refused(why).into())),
+            Err(why) => return Err(validator.ended().unwrap_or(refused(&why).into())),
         },
     };
     Ok(ticket_for(&data, prefix, publisher).map_err(RunError::from)?)
@@ -291,7 +291,7 @@ impl<'a> ObjectSink<'a> {
 }
 
 impl SegmentReceiver for ObjectSink<'_> {
-    fn check(&mut self, data: &Data<'_>) -> Result<(), String> {
+    fn check(&mut self, data: &Data<'_>) -> Result<(), CheckError> {
         self.validator.check(data)
     }
 
@@ -299,7 +299,7 @@ impl SegmentReceiver for ObjectSink<'_> {
         self.validator.at_once()
     }
 
-    fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), String>> {
+    fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), CheckError>> {
         self.validator.check_many(packets)
     }
 

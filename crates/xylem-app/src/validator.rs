@@ -1,18 +1,32 @@
 //! [`Validator`]: verifies packets, and fetches the certificates needed for that.
 
-use xylem_client::verify_with_chain;
+use xylem_client::{CheckError, verify_with_chain};
 use xylem_engine::now_ms;
 use xylem_library::reachable::PeerAddress;
 use xylem_library::{Error, Stop};
 use xylem_object::PublisherId;
 use xylem_packet::Data;
-use xylem_trust::{PublicKey, TrustError, TrustPolicy};
+use xylem_trust::{PacketRefusal, PublicKey, TrustError, TrustPolicy};
 
 use crate::Client;
 
 /// Most certificate chains in a run that lead to no trusted key; then no more are followed, whatever keys the packets
 /// name.
 const MAX_FAILED: usize = 8;
+
+/// Why a manifest has no trusted signer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NoPublisher {
+    /// It is not trusted.
+    #[error(transparent)]
+    Check(#[from] CheckError),
+    /// A key of another algorithm signed it.
+    #[error("it is not signed by an Ed25519 key")]
+    OtherAlgorithm,
+    /// The policy has no store of trusted keys.
+    #[error("no key is trusted for it")]
+    NoKey,
+}
 
 /// Verifies packets during a fetch. Certificates come over a separate connection, made when the first is needed: the
 /// main one is in the middle of a packet meanwhile.
@@ -37,14 +51,14 @@ impl Validator {
     }
 
     /// Verifies a packet; an error states why it is not trusted.
-    pub(crate) fn check(&mut self, data: &Data<'_>) -> Result<(), String> {
+    pub(crate) fn check(&mut self, data: &Data<'_>) -> Result<(), CheckError> {
         let TrustPolicy::Anchors(store) = &mut self.policy else {
-            return self.policy.judge(data, now_ms()).map(drop);
+            return Ok(self.policy.judge(data, now_ms()).map(drop)?);
         };
         match store.data(data, now_ms()) {
             Err(TrustError::UnknownKey | TrustError::NotAllowed | TrustError::Expired)
                 if self.failed < MAX_FAILED => {}
-            judged => return judged.map_err(|e| e.to_string()),
+            judged => return Ok(judged.map_err(PacketRefusal::Trust)?),
         }
         let client = match &mut self.certificates {
             Some(client) => Ok(client),
@@ -56,13 +70,12 @@ impl Validator {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 self.failed += 1;
-                Err(error.to_string())
+                Err(error.into())
             }
             Err(error) => {
                 self.failed = MAX_FAILED;
-                let why = error.to_string();
-                self.ended = Some(error);
-                Err(why)
+                self.ended = Some(error.clone());
+                Err(CheckError::Certificates(error.into()))
             }
         }
     }
@@ -73,23 +86,23 @@ impl Validator {
     }
 
     /// Runs [`Self::check`] on each of these packets.
-    pub(crate) fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), String>> {
+    pub(crate) fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), CheckError>> {
         if matches!(self.policy, TrustPolicy::Anchors(_)) {
             return packets.iter().map(|data| self.check(data)).collect();
         }
         let judged = self.policy.judge_many(packets, now_ms());
-        judged.into_iter().map(|judged| judged.map(drop)).collect()
+        judged.into_iter().map(|judged| Ok(judged.map(drop)?)).collect()
     }
 
     /// The signer of a manifest, if it is trusted.
-    pub(crate) fn publisher(&mut self, manifest: &Data<'_>) -> Result<PublisherId, String> {
+    pub(crate) fn publisher(&mut self, manifest: &Data<'_>) -> Result<PublisherId, NoPublisher> {
         self.check(manifest)?;
         match &self.policy {
             TrustPolicy::Anchors(store) => match store.key_of(manifest, now_ms()) {
                 Some(PublicKey::Ed25519(key)) => Ok(PublisherId(*key)),
-                _ => Err("it is not signed by an Ed25519 key".to_owned()),
+                _ => Err(NoPublisher::OtherAlgorithm),
             },
-            _ => Err("no key is trusted for it".to_owned()),
+            _ => Err(NoPublisher::NoKey),
         }
     }
 

@@ -13,8 +13,8 @@ use xylem_packet::{Component, Data, NackReason, Name, NameRef, SignatureType};
 use crate::exact::{self, ObjectAnswer};
 use crate::rdr::{self, METADATA, Metadata};
 use crate::{
-    Application, ClientError, Driver, Exchange, ExchangeReply, Expected, ForwarderMessage,
-    InterestRequest, PacketOutbox,
+    Application, CheckError, ClientError, Driver, Exchange, ExchangeReply, Expected,
+    ForwarderMessage, InterestRequest, PacketOutbox,
 };
 
 /// Lifetime of one discovery Interest.
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 const MANIFEST_PATIENCE: Duration = Duration::from_secs(2);
 
 /// Verifies a packet; an error states why it is not trusted.
-pub(crate) type Check<'a> = dyn FnMut(&Data<'_>) -> Result<(), String> + 'a;
+pub(crate) type Check<'a> = dyn FnMut(&Data<'_>) -> Result<(), CheckError> + 'a;
 
 /// The object at a name.
 pub enum Discovered {
@@ -141,14 +141,13 @@ impl<'a> Discovery<'a> {
     /// Reads an answer after verifying it. `None` if it answers for something else.
     fn read_answer(&mut self, packet: &[u8]) -> Result<Option<Discovered>, ClientError> {
         let object = self.object.as_ref();
-        let not_believed =
-            |why: String| ClientError::not_believed(format!("the answer for {object}"), why);
-        let data = Data::decode(packet).map_err(|e| not_believed(e.to_string()))?;
+        let what = || format!("the answer for {object}");
+        let data = Data::decode(packet).map_err(|e| ClientError::not_believed(what(), e))?;
         let Some(answer) = ObjectAnswer::of(object, &data) else {
             self.other = Some(exact::describe(&data));
             return Ok(None);
         };
-        (self.check)(&data).map_err(not_believed)?;
+        (self.check)(&data).map_err(|e| ClientError::not_believed(what(), e))?;
         Ok(Some(match answer {
             ObjectAnswer::Metadata => newest(object, data.content())?,
             ObjectAnswer::SegmentOf(prefix) => {

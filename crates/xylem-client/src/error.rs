@@ -1,10 +1,11 @@
-//! [`ClientError`]: why an application fails.
+//! [`ClientError`]: why an application fails. [`CheckError`]: why one packet is not trusted.
 
 use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
 use xylem_packet::{NackReason, Name};
+use xylem_trust::{ChainError, PacketRefusal};
 
 /// Why an application fails.
 #[derive(Debug, Error)]
@@ -118,6 +119,20 @@ pub enum ClientError {
     /// The run was asked to stop.
     #[error("interrupted")]
     Interrupted,
+}
+
+/// Why a packet that arrived is not trusted.
+#[derive(Debug, Error)]
+pub enum CheckError {
+    /// The chosen keys, or the rules of one of them, refuse it.
+    #[error(transparent)]
+    Refused(#[from] PacketRefusal),
+    /// No chain of certificates leads from its key to a trusted one.
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+    /// The certificates of its key could not be requested.
+    #[error(transparent)]
+    Certificates(Box<dyn std::error::Error + Send + Sync>),
 }
 
 fn refused(reason: NackReason) -> String {

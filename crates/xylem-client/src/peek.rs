@@ -5,7 +5,9 @@ use std::time::Duration;
 use xylem_packet::{ContentType, Data, KeyLocator, SignatureType};
 use xylem_trust::{TrustPolicy, TrustVerdict};
 
-use crate::{ClientError, Driver, Exchange, ExchangeReply, InterestRequest, verify_with_chain};
+use crate::{
+    CheckError, ClientError, Driver, Exchange, ExchangeReply, InterestRequest, verify_with_chain,
+};
 
 /// A Data packet that arrived and was verified.
 #[derive(Clone, Debug)]
@@ -65,8 +67,8 @@ pub fn peek<D: Driver>(
     let verdict = match policy {
         TrustPolicy::Anchors(store) => verify_with_chain(driver, store, &data)?
             .map(|()| TrustVerdict::Proven)
-            .map_err(|why| why.to_string()),
-        policy => policy.judge(&data, driver.now_ms()),
+            .map_err(CheckError::Chain),
+        policy => policy.judge(&data, driver.now_ms()).map_err(CheckError::Refused),
     };
     let verdict = verdict.map_err(|why| ClientError::not_believed(data.name().to_string(), why))?;
     if data.meta().content_type == ContentType::NACK {

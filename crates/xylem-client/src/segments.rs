@@ -14,7 +14,7 @@ use xylem_packet::{
 };
 use xylem_transfer::{Pipeline, TransferConfig};
 
-use crate::{Application, ClientError, ForwarderMessage, PacketOutbox, exact};
+use crate::{Application, CheckError, ClientError, ForwarderMessage, PacketOutbox, exact};
 
 /// InterestLifetime of a segment. A lost one is requested again long before.
 const LIFETIME_MS: u64 = 4000;
@@ -48,13 +48,13 @@ pub trait SegmentReceiver {
     ///
     /// # Errors
     /// The reason why the packet is not trusted.
-    fn check(&mut self, data: &Data<'_>) -> Result<(), String>;
+    fn check(&mut self, data: &Data<'_>) -> Result<(), CheckError>;
     /// How many packets, within those of one read, are best verified together.
     fn at_once(&self) -> usize {
         1
     }
     /// Runs [`Self::check`] on each of these packets, in their order.
-    fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), String>> {
+    fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), CheckError>> {
         packets.iter().map(|data| self.check(data)).collect()
     }
     /// Takes the next bytes of the object.
@@ -199,7 +199,12 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
         (name.parent() == self.prefix.as_ref() && number < MAX_SEGMENTS).then_some(number)
     }
 
-    fn refuse_segment(&mut self, now: Duration, number: u64, why: &str) -> Result<(), ClientError> {
+    fn refuse_segment(
+        &mut self,
+        now: Duration,
+        number: u64,
+        why: impl ToString,
+    ) -> Result<(), ClientError> {
         let error = ClientError::not_believed(format!("segment {number}"), why);
         self.to.bad(&error.to_string());
         self.bad += 1;
@@ -218,10 +223,10 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
         now: Duration,
         number: u64,
         packet: &Data<'_>,
-        judged: Result<(), String>,
+        judged: Result<(), CheckError>,
     ) -> Result<(), ClientError> {
         if let Err(why) = judged {
-            return self.refuse_segment(now, number, &why);
+            return self.refuse_segment(now, number, why);
         }
         self.pipeline.answered(now, number);
         self.keep_segment(now, number, packet)

@@ -95,7 +95,7 @@ pub use error::{CertificateError, KeyError};
 #[cfg(feature = "std")]
 pub use issue::{Issue, self_signed};
 #[cfg(feature = "std")]
-pub use policy::{TrustPolicy, TrustVerdict};
+pub use policy::{PacketRefusal, TrustPolicy, TrustVerdict};
 #[cfg(feature = "ring")]
 pub use private_key::{PrivateKey, is_key_packet};
 #[cfg(feature = "std")]

@@ -2,7 +2,7 @@
 
 use xylem_packet::{Data, SignatureType};
 
-use crate::{TrustError, TrustStore, Verifier, digest};
+use crate::{RuleRefusal, TrustError, TrustStore, Verifier, digest};
 
 /// Which packets are trusted. It is chosen before a packet is read.
 pub enum TrustPolicy {
@@ -26,6 +26,17 @@ pub enum TrustVerdict {
     Unknown,
 }
 
+/// Why a policy refuses a packet.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PacketRefusal {
+    /// The packet is not trusted. A [`TrustError::NotAllowed`] here is one that no rule explains.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+    /// The key is trusted, and this rule of it forbids the packet's name.
+    #[error(transparent)]
+    Rule(#[from] RuleRefusal),
+}
+
 impl TrustPolicy {
     /// Whether an accepted packet is proven to come from a trusted key.
     #[must_use]
@@ -33,17 +44,17 @@ impl TrustPolicy {
         !matches!(self, Self::Nobody)
     }
 
-    /// As [`Self::verdict`], with the reason as text: the rule that forbids the packet, if there is one.
+    /// As [`Self::verdict`]; the error names the rule that forbids the packet, if there is one.
     ///
     /// # Errors
     /// Why the packet is not trusted.
-    pub fn judge(&self, data: &Data<'_>, now_ms: u64) -> Result<TrustVerdict, String> {
+    pub fn judge(&self, data: &Data<'_>, now_ms: u64) -> Result<TrustVerdict, PacketRefusal> {
         self.verdict(data, now_ms).map_err(|why| match self {
             Self::Anchors(store) if why == TrustError::NotAllowed => {
                 let refused = store.refusal_of(data, now_ms);
-                refused.map_or_else(|| why.to_string(), |refused| refused.to_string())
+                refused.map_or(PacketRefusal::Trust(why), PacketRefusal::Rule)
             }
-            _ => why.to_string(),
+            _ => PacketRefusal::Trust(why),
         })
     }
 
@@ -62,7 +73,7 @@ impl TrustPolicy {
         &self,
         packets: &[Data<'_>],
         now_ms: u64,
-    ) -> Vec<Result<TrustVerdict, String>> {
+    ) -> Vec<Result<TrustVerdict, PacketRefusal>> {
         let of_lanes = |data: &Data<'_>| {
             matches!(self, Self::Nobody)
                 && data.signature_info().typ == SignatureType::DIGEST_SHA256
@@ -77,7 +88,7 @@ impl TrustPolicy {
                 Some(value) if digest::equal(value, data.signature_value()) => {
                     Ok(TrustVerdict::Undamaged)
                 }
-                Some(_) => Err(TrustError::BadSignature.to_string()),
+                Some(_) => Err(TrustError::BadSignature.into()),
                 None => self.judge(data, now_ms),
             });
         each.collect()

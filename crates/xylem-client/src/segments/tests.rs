@@ -16,18 +16,18 @@ struct Sink {
 }
 
 impl SegmentReceiver for Sink {
-    fn check(&mut self, data: &Data<'_>) -> Result<(), String> {
-        TrustPolicy::Nobody.judge(data, 0).map(drop)
+    fn check(&mut self, data: &Data<'_>) -> Result<(), CheckError> {
+        Ok(TrustPolicy::Nobody.judge(data, 0).map(drop)?)
     }
 
     fn at_once(&self) -> usize {
         self.at_once
     }
 
-    fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), String>> {
+    fn check_many(&mut self, packets: &[Data<'_>]) -> Vec<Result<(), CheckError>> {
         self.together = self.together.max(packets.len());
         let judged = TrustPolicy::Nobody.judge_many(packets, 0);
-        judged.into_iter().map(|judged| judged.map(drop)).collect()
+        judged.into_iter().map(|judged| Ok(judged.map(drop)?)).collect()
     }
 
     fn content(&mut self, bytes: &[u8]) -> std::io::Result<()> {

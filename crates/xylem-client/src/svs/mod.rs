@@ -303,15 +303,20 @@ impl Application for SvsMember<'_> {
     }
 }
 
+/// A text that is no version of State Vector Sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown version: use 1, 2 or 3")]
+pub struct UnknownSyncVersion;
+
 /// Parses a version: 1, 2 or 3.
 ///
 /// # Errors
 /// Any other text.
-pub fn parse_version(text: &str) -> Result<SyncVersion, String> {
+pub fn parse_version(text: &str) -> Result<SyncVersion, UnknownSyncVersion> {
     match text {
         "1" => Ok(SyncVersion::V1),
         "2" => Ok(SyncVersion::V2),
         "3" => Ok(SyncVersion::V3),
-        _ => Err("unknown version: use 1, 2 or 3".to_owned()),
+        _ => Err(UnknownSyncVersion),
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use xylem_packet::{Name, UriError};
 use xylem_store::StoreError;
 use xylem_trust::schema::SchemaRefusal;
-use xylem_trust::{CertificateError, KeyError as Malformed};
+use xylem_trust::{CertificateError, KeyError as Malformed, PacketRefusal};
 
 use super::limits::{MAX_ENTRIES, SECRET_LEN};
 use crate::error::{Blame, Failure, advised, blame_of};
@@ -240,7 +240,7 @@ pub enum KeyFileError {
         /// Its file.
         path: PathBuf,
         /// The reason.
-        why: String,
+        why: PacketRefusal,
     },
     /// The signature is valid, but for another file.
     #[error("{}: the signature is for a file with other content", .0.display())]
