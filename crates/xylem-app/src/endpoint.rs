@@ -8,7 +8,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use xylem_engine::resolve;
-use xylem_library::reachable::{PeerAddress, PeerUri};
+use xylem_library::reachable::{PeerAddress, PeerUri, PeerUriError};
 use xylem_library::{Blame, Error};
 
 /// The environment variable that NDN libraries read.
@@ -30,13 +30,14 @@ const NFD_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/run/nfd.sock"];
 pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<PeerAddress>, Error> {
     let network = |message| Error { blame: Blame::Network, message };
     if let Some(uri) = at {
-        return resolve(uri).map_err(network);
+        return resolve(uri).map_err(|e| network(e.to_string()));
     }
     if let Ok(text) = std::env::var(TRANSPORT_VARIABLE)
         && !text.is_empty()
     {
-        let bad = |why| Error::usage(format!("{TRANSPORT_VARIABLE}: {why}"));
-        return resolve(&text.parse::<PeerUri>().map_err(bad)?).map_err(network);
+        let bad = |why: PeerUriError| Error::usage(format!("{TRANSPORT_VARIABLE}: {why}"));
+        let uri = text.parse::<PeerUri>().map_err(bad)?;
+        return resolve(&uri).map_err(|e| network(e.to_string()));
     }
     let others = [SYSTEM_SOCKET].into_iter().chain(NFD_SOCKETS).map(PathBuf::from);
     let found = user_sockets().into_iter().chain(others).find(|path| is_socket(path));

@@ -3,8 +3,9 @@
 use crate::exit::{CommandFailure, Exit};
 use crate::http::{self, Response};
 use clap::Args;
+use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use xylem_library::reachable::HostPort;
+use xylem_library::reachable::{HostPort, HostPortError};
 use xylem_node::look_up_place;
 
 /// The flag of commands that count what they do.
@@ -32,9 +33,10 @@ pub(crate) fn place(flag: &str, text: &str) -> Result<SocketAddr, CommandFailure
     if let Ok(port) = text.parse::<u16>() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }
-    let wrong = |why: String| CommandFailure::new(Exit::Usage, format!("{flag} {text}: {why}"));
-    let place: HostPort = text.parse().map_err(wrong)?;
-    Ok(look_up_place(&place).map_err(wrong)?[0])
+    let wrong =
+        |why: &dyn Display| CommandFailure::new(Exit::Usage, format!("{flag} {text}: {why}"));
+    let place: HostPort = text.parse().map_err(|why: HostPortError| wrong(&why))?;
+    Ok(look_up_place(&place).map_err(|why| wrong(&why))?[0])
 }
 
 /// Accepts and answers connections as long as the process runs.

@@ -15,7 +15,8 @@ use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use xylem_library::mail::MailboxConfig;
 use xylem_node::{
-    ForwardingStrategy, MULTICAST_GROUP, NodeConfig, NodeRoute, PeerUri, Prove, Relay,
+    ForwardingStrategy, MULTICAST_GROUP, NodeConfig, NodeRoute, PeerUri, PeerUriError, Prove,
+    Relay, RelayUriError,
 };
 use xylem_packet::Name;
 use xylem_reach::code::distance;
@@ -39,7 +40,8 @@ pub(crate) fn read(path: &Path, store: PathBuf) -> Result<NodeConfig, String> {
 pub(crate) fn relays(path: &Path) -> Result<Vec<Relay>, String> {
     let named = file(path)?.relay.unwrap_or_default();
     let wrong = |what| format!("settings {}: {what}", path.display());
-    let relay = |uri: &String| uri.parse().map_err(|e| wrong(format!("relay: {uri}: {e}")));
+    let relay =
+        |uri: &String| uri.parse().map_err(|e: RelayUriError| wrong(format!("relay: {uri}: {e}")));
     named.iter().map(relay).collect()
 }
 
@@ -426,7 +428,7 @@ fn prove(who: &str) -> Result<Prove, String> {
 }
 
 fn uri(setting: &str, text: &str) -> Result<PeerUri, String> {
-    text.parse().map_err(|e| format!("{setting}: {text}: {e}"))
+    text.parse().map_err(|e: PeerUriError| format!("{setting}: {text}: {e}"))
 }
 
 fn uris(setting: &str, texts: &[String]) -> Result<Vec<PeerUri>, String> {

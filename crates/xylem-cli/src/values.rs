@@ -4,6 +4,7 @@
 use crate::exit::{CommandFailure, Exit};
 use crate::meant;
 use std::borrow::Cow;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::{Read, stdin};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 use xylem_library::Output;
-use xylem_library::reachable::HostPort;
+use xylem_library::reachable::{HostPort, HostPortError};
 use xylem_node::code::looks_like_code;
-use xylem_node::{Carrier, PeerAddress, PeerUri, look_up_place};
+use xylem_node::{Carrier, PeerAddress, PeerUri, PeerUriError, look_up_place};
 use xylem_object::ticket::MAX_TEXT;
 use xylem_object::{Ticket, TicketError};
 use xylem_packet::Name;
@@ -33,7 +34,9 @@ impl FromStr for ListenAt {
         if let Ok(ip) = bare.parse::<IpAddr>() {
             return Ok(Self(HostPort::at((ip, 0).into())));
         }
-        text.parse().map(Self).map_err(|error: String| format!("{error}, a port, or an address"))
+        text.parse()
+            .map(Self)
+            .map_err(|error: HostPortError| format!("{error}, a port, or an address"))
     }
 }
 
@@ -54,7 +57,7 @@ impl FromStr for LinkAt {
             None => text.parse().map(Self::Udp),
             Some(("xylem", at)) => at.parse().map(Self::Udp),
             Some((scheme, _)) if Carrier::of_scheme(scheme).is_some() => {
-                text.parse().map(Self::Carried)
+                text.parse().map(Self::Carried).map_err(|e: PeerUriError| e.to_string())
             }
             Some((scheme, _)) => Err(format!("the encrypted link does not listen on {scheme}://")),
         }
@@ -93,7 +96,7 @@ fn link(place: &LinkAt) -> Result<PeerAddress, CommandFailure> {
     }
 }
 
-fn cannot_listen(why: String) -> CommandFailure {
+fn cannot_listen(why: impl Display) -> CommandFailure {
     CommandFailure::new(Exit::Usage, format!("cannot listen: {why}; give an IP address"))
 }
 

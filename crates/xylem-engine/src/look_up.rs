@@ -3,7 +3,9 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::sync::OnceLock;
 
-use xylem_library::reachable::{HostPort, PeerAddress, PeerUri, nat64};
+use xylem_library::reachable::{
+    HostLookupError, HostPort, PeerAddress, PeerUri, ResolveError, nat64,
+};
 
 use crate::addresses::{cables, routed};
 
@@ -14,19 +16,22 @@ const MAX_ADDRESSES: usize = 4;
 ///
 /// # Errors
 /// Why there is no address.
-pub fn look_up_place(place: &HostPort) -> Result<Vec<SocketAddr>, String> {
+pub fn look_up_place(place: &HostPort) -> Result<Vec<SocketAddr>, HostLookupError> {
     match place.host.parse::<IpAddr>() {
         Ok(ip) => Ok(vec![SocketAddr::new(ip, place.port)]),
         Err(_) => look_up(&place.host, place.port),
     }
 }
 
-/// At least one address of a host, or why there is none.
-pub fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+/// At least one address of a host.
+///
+/// # Errors
+/// Why there is none.
+pub fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, HostLookupError> {
     let mut found: Vec<SocketAddr> = Vec::new();
     let looked_up = (host, port)
         .to_socket_addrs()
-        .map_err(|error| format!("cannot look up {host}: {error}"))?;
+        .map_err(|why| HostLookupError::Failed { host: host.to_owned(), why })?;
     for address in looked_up.take(4 * MAX_ADDRESSES) {
         if !found.contains(&address) {
             found.push(address);
@@ -36,7 +41,7 @@ pub fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     found.sort_by_key(SocketAddr::is_ipv6);
     found.truncate(MAX_ADDRESSES);
     if found.is_empty() {
-        return Err(format!("{host} has no address"));
+        return Err(HostLookupError::NoAddress(host.to_owned()));
     }
     Ok(found)
 }
@@ -81,7 +86,7 @@ fn over_each(at: SocketAddrV6, interfaces: &[u32]) -> Vec<SocketAddr> {
 ///
 /// # Errors
 /// Why there is no address.
-pub fn resolve(uri: &PeerUri) -> Result<Vec<PeerAddress>, String> {
+pub fn resolve(uri: &PeerUri) -> Result<Vec<PeerAddress>, ResolveError> {
     uri.resolve(&look_up)
 }
 

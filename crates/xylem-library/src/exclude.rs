@@ -93,18 +93,29 @@ pub fn read_rules(text: &[u8]) -> Result<Vec<String>, RulesError> {
     Ok(rules)
 }
 
+/// Why a pattern given by itself cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LonePatternError {
+    /// In a file it would be a comment.
+    #[error("a line of .gitignore that begins with # is a comment; write \\{0}")]
+    Comment(String),
+    /// It is blank.
+    #[error("it contains no name")]
+    Blank,
+    /// It is not valid.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+}
+
 /// Checks a pattern given by itself; a blank one or a comment is an error.
 ///
 /// # Errors
-/// Why it is not valid.
-pub fn read_rule(text: &str) -> Result<String, String> {
-    match Pattern::read(text) {
-        Ok(Some(_)) => Ok(text.to_owned()),
-        Ok(None) if text.starts_with('#') => {
-            Err(format!("a line of .gitignore that begins with # is a comment; write \\{text}"))
-        }
-        Ok(None) => Err("it contains no name".to_owned()),
-        Err(why) => Err(why.to_string()),
+/// [`LonePatternError`].
+pub fn read_rule(text: &str) -> Result<String, LonePatternError> {
+    match Pattern::read(text)? {
+        Some(_) => Ok(text.to_owned()),
+        None if text.starts_with('#') => Err(LonePatternError::Comment(text.to_owned())),
+        None => Err(LonePatternError::Blank),
     }
 }
 

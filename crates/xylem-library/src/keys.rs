@@ -26,9 +26,9 @@ mod signed;
 
 pub use anchors::{anchors, schema, schema_in};
 pub use error::{IssueRefusal, KeyFileError};
-pub use files::{KeyFile, SignWith, VerifyWith, certificate, signer};
+pub use files::{KeyFile, NotAKeyFile, NotASigningKey, SignWith, VerifyWith, certificate, signer};
 pub use issued::Issued;
-pub use kind::KeyKind;
+pub use kind::{KeyKind, UnknownKeyKind};
 pub(crate) use limits::SECRET_LEN;
 pub use passphrase::{NoPassphrase, Passphrase, ask_passphrases};
 pub use reading::{decryption_keys, recipient};

@@ -76,7 +76,9 @@ pub mod relay_clients;
 pub use disk::{disk, use_medium};
 pub use error::{Blame, Error, Failure, advised, blame_of};
 pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
-pub use exclude::{ExcludeError, Exclusion, PatternError, RulesError, read_rule, read_rules};
+pub use exclude::{
+    ExcludeError, Exclusion, LonePatternError, PatternError, RulesError, read_rule, read_rules,
+};
 pub use hashing::HashError;
 pub use hex::hex;
 pub use listed::{Listed, ListedEntries, ListedError, ListedFiles};

@@ -26,4 +26,4 @@ pub use event::{MailEvent, MailMessage, MessageContent};
 pub use mailbox::{Mailbox, MailboxConfig};
 pub use outbox::{MailOutbox, ReceiptMailbox};
 pub use store::{EnvelopeOutcome, MailStore, TakenIn};
-pub use whom::{Person, ReachEffort, Recipient, find};
+pub use whom::{Person, ReachEffort, Recipient, UnknownRecipient, find};

@@ -19,12 +19,15 @@ use serde::Serialize;
 
 use crate::json;
 pub use peer::{FaceAddress, KEYLESS, PeerAddress};
-pub use place::{HostPort, split_key, split_sni};
+pub use place::{HostPort, HostPortError, LinkKeyError, ServerNameError, split_key, split_sni};
 pub use redials::Redials;
-pub use relay::{MAX_RELAYS, Relay, RelayWays};
+pub use relay::{MAX_RELAYS, Relay, RelayLimit, RelayUriError, RelayWays};
 pub use starts::Starts;
 pub use taken::{FetchWays, PeerWay, WayTaken};
-pub use uri::{LINK_PORT, LookUp, NDN_PORT, PeerUri, WEB_SOCKET_PORT, endpoint};
+pub use uri::{
+    HostLookupError, LINK_PORT, LookUp, NDN_PORT, NotDiallable, PeerUri, PeerUriError,
+    ResolveError, WEB_SOCKET_PORT, endpoint,
+};
 
 /// Most addresses in a ticket: each makes the text longer.
 pub const MAX_NAMED: usize = 6;

@@ -59,8 +59,9 @@ pub use xylem_folder::{MeshNews, MeshStart};
 pub use xylem_forward::ForwardingStrategy;
 pub use xylem_library::admission::Prove;
 pub use xylem_library::reachable::{
-    FaceAddress, LINK_PORT, NDN_PORT, PeerAddress, PeerUri, PeerWay, Relay, WEB_SOCKET_PORT,
-    WayTaken,
+    FaceAddress, HostLookupError, HostPortError, LINK_PORT, LinkKeyError, NDN_PORT, NotDiallable,
+    PeerAddress, PeerUri, PeerUriError, PeerWay, Relay, RelayUriError, ResolveError,
+    ServerNameError, WEB_SOCKET_PORT, WayTaken,
 };
 pub use xylem_library::{GetSummary, PeerBytes};
 pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use xylem_engine::{look_up, ways_to};
+use xylem_library::reachable::HostLookupError;
 use xylem_object::ticket::Address;
 
 /// Resolves a ticket's addresses, in their order. Also returns why some of them resolve to nothing.
-pub(crate) fn resolved(addresses: &[Address]) -> (Vec<SocketAddr>, Vec<String>) {
+pub(crate) fn resolved(addresses: &[Address]) -> (Vec<SocketAddr>, Vec<HostLookupError>) {
     let (mut found, mut failed) = (Vec::new(), Vec::new());
     for address in addresses {
         match address {

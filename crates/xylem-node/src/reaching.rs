@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use xylem_engine::{Engine, RelayNotice, RelayUse, advertised};
-use xylem_library::reachable::{PeerAddress, Relay, RelayWays};
+use xylem_library::reachable::{HostLookupError, PeerAddress, Relay, RelayWays};
 use xylem_reach::kind::RelayReport;
 use xylem_reach::relay::{ConnectTarget, VouchedName};
 
@@ -14,7 +14,7 @@ use xylem_engine::{look_up, ways_to};
 ///
 /// # Errors
 /// The reason why the relay's host resolves to no address.
-pub fn to_dial(relay: &Relay) -> Result<RelayUse, String> {
+pub fn to_dial(relay: &Relay) -> Result<RelayUse, HostLookupError> {
     let RelayWays { udp, tcp } = relay.ways(&look_up)?;
     let udp = udp.iter().filter_map(PeerAddress::link_address).flat_map(ways_to).collect();
     let (key, names) = (relay.at.key, Vec::new());
@@ -49,7 +49,7 @@ pub(crate) fn register(
     on_event: &mut dyn FnMut(Event),
 ) {
     for (i, relay) in relays.iter().enumerate() {
-        let used = to_dial(relay).and_then(|uses| {
+        let used = to_dial(relay).map_err(|e| e.to_string()).and_then(|uses| {
             let (names, wants_code) = (names.to_vec(), code && i == 0);
             let uses = RelayUse { listens: true, names, wants_code, ..uses };
             engine.use_relay(uses).map_err(|e| e.to_string())

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use xylem::{
-    Error, Event, Existing, Extras, GetOptions, Output, PeerAddress, PeerUri, SaveOptions, Ticket,
-    TicketError, VerifyOptions,
+    Error, Event, Existing, Extras, GetOptions, Output, PeerAddress, PeerUri, ResolveError,
+    SaveOptions, Ticket, TicketError, VerifyOptions,
 };
 
 use crate::errors::to_exception;
@@ -63,7 +63,8 @@ pub(crate) fn peers(named: &[String]) -> PyResult<Vec<PeerAddress>> {
     for name in named {
         let uri: PeerUri =
             name.parse().map_err(|why| to_exception(Error::usage(format!("{name}: {why}"))))?;
-        found.extend(xylem::resolve(&uri).map_err(|why| to_exception(Error::usage(why)))?);
+        let wrong = |why: ResolveError| to_exception(Error::usage(why.to_string()));
+        found.extend(xylem::resolve(&uri).map_err(wrong)?);
     }
     Ok(found)
 }

@@ -1,12 +1,15 @@
 //! `Share`: a publication that is served for as long as it is open.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use pyo3::prelude::*;
-use xylem::{AnnounceOptions, Error, Event, PeerAddress, ShareOptions, Stop, look_up_place};
+use xylem::{
+    AnnounceOptions, Error, Event, HostPortError, PeerAddress, ShareOptions, Stop, look_up_place,
+};
 
 use crate::errors::to_exception;
 use crate::fetching::{seconds, store};
@@ -125,8 +128,10 @@ impl Share {
 
 /// Parses an address to listen at: HOST:PORT.
 pub(crate) fn place(at: &str) -> PyResult<PeerAddress> {
-    let wrong = |why: String| to_exception(Error::usage(format!("cannot listen at {at}: {why}")));
-    let found = look_up_place(&at.parse().map_err(wrong)?).map_err(wrong)?;
-    let first = found.first().ok_or_else(|| wrong("the name has no address".into()))?;
+    let wrong =
+        |why: &dyn Display| to_exception(Error::usage(format!("cannot listen at {at}: {why}")));
+    let place = at.parse().map_err(|why: HostPortError| wrong(&why))?;
+    let found = look_up_place(&place).map_err(|why| wrong(&why))?;
+    let first = found.first().ok_or_else(|| wrong(&"the name has no address"))?;
     Ok(PeerAddress::Link { address: *first, key: None })
 }

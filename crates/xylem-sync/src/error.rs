@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use xylem_folder::{FolderError, HomeError, PartTooLong};
 use xylem_library::keys::KeyFileError;
 use xylem_library::{Blame, Error, Failure, advised, blame_of};
-use xylem_node::{GetError, ShareError};
+use xylem_node::{GetError, HostLookupError, HostPortError, ResolveError, ShareError};
 use xylem_store::StoreError;
 
 /// Why a folder is not kept in step any more.
@@ -51,7 +51,7 @@ pub enum SyncError {
         /// The address.
         at: String,
         /// Why it is of no use.
-        why: String,
+        why: OldPlaceError,
     },
     /// Changes of the folder cannot be watched.
     #[error("{}: changes can't be watched: {error}{}", path.display(), advice(error))]
@@ -102,6 +102,23 @@ impl SyncError {
     pub(crate) fn disk(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
         |error| Self::Disk { path: path.to_path_buf(), error }
     }
+}
+
+/// Why a remembered address to listen at is of no use any more.
+#[derive(Debug, thiserror::Error)]
+pub enum OldPlaceError {
+    /// It is malformed.
+    #[error(transparent)]
+    Form(#[from] HostPortError),
+    /// Its host has no address.
+    #[error(transparent)]
+    Host(#[from] HostLookupError),
+    /// Its URI leads to no address.
+    #[error(transparent)]
+    Uri(#[from] ResolveError),
+    /// It leads nowhere.
+    #[error("it has no address")]
+    NoAddress,
 }
 
 impl Failure for SyncError {

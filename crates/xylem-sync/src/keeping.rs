@@ -23,7 +23,7 @@ use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
 
 use crate::board::{FolderStep, StatusBoard, SyncStatus, paused};
-use crate::error::SyncError;
+use crate::error::{OldPlaceError, SyncError};
 use crate::member::{SyncMember, warning};
 use crate::naming::{is_member_name, usual_member_name};
 
@@ -117,19 +117,20 @@ impl SyncOptions {
 
 /// Resolves remembered addresses to listen at.
 fn listen_at(texts: &[String]) -> Result<Vec<PeerAddress>, SyncError> {
-    let wrong = |at: &String, why: String| SyncError::Listen { at: at.clone(), why };
-    let resolved = texts.iter().map(|text| {
-        let found = match text.parse::<PeerUri>() {
-            Ok(uri) if text.contains("://") => resolve(&uri).map_err(|why| wrong(text, why))?,
-            _ => {
-                let place = text.parse().map_err(|why| wrong(text, why))?;
-                let found = look_up_place(&place).map_err(|why| wrong(text, why))?;
-                found.into_iter().map(|address| PeerAddress::Link { address, key: None }).collect()
-            }
-        };
-        found.into_iter().next().ok_or_else(|| wrong(text, "it has no address".to_owned()))
-    });
-    resolved.collect()
+    let one =
+        |text: &String| place(text).map_err(|why| SyncError::Listen { at: text.clone(), why });
+    texts.iter().map(one).collect()
+}
+
+fn place(text: &str) -> Result<PeerAddress, OldPlaceError> {
+    let first = match text.parse::<PeerUri>() {
+        Ok(uri) if text.contains("://") => resolve(&uri)?.into_iter().next(),
+        _ => {
+            let found = look_up_place(&text.parse()?)?.into_iter().next();
+            found.map(|address| PeerAddress::Link { address, key: None })
+        }
+    };
+    first.ok_or(OldPlaceError::NoAddress)
 }
 
 /// Events while a folder is kept in step.

@@ -18,6 +18,6 @@ pub use board::{
     FetchingStatus, FolderStep, MemberStatus, MissingStatus, StatusBoard, SyncStatus, all_statuses,
     is_paused, pause,
 };
-pub use error::SyncError;
+pub use error::{OldPlaceError, SyncError};
 pub use keeping::{SyncEvent, SyncOptions, sync};
 pub use naming::{is_member_name, usual_member_name};

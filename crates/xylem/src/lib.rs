@@ -94,9 +94,10 @@ pub use xylem_library::{
     SaveOptions, Selection, Stop, os_path,
 };
 pub use xylem_node::{
-    AnnounceOptions, Event, GetError, GetOptions, LinkOptions, PeerAddress, PeerUri, Relay,
-    RepairOptions, ServeOptions, ShareError, ShareOptions, VerifyOptions, get, look_up_place,
-    resolve, scrub, share, verify,
+    AnnounceOptions, Event, GetError, GetOptions, HostLookupError, HostPortError, LinkKeyError,
+    LinkOptions, NotDiallable, PeerAddress, PeerUri, PeerUriError, Relay, RelayUriError,
+    RepairOptions, ResolveError, ServeOptions, ServerNameError, ShareError, ShareOptions,
+    VerifyOptions, get, look_up_place, resolve, scrub, share, verify,
 };
 pub use xylem_object::listing::EntryKind;
 pub use xylem_object::ticket::Address;
@@ -108,7 +109,7 @@ pub use xylem_reader::{
 };
 pub use xylem_store::StoreError;
 pub use xylem_sync::{
-    FetchingStatus, FolderStep, MemberStatus, MissingStatus, StatusBoard, SyncError, SyncEvent,
-    SyncOptions, SyncStatus, all_statuses, is_member_name, is_paused, pause, sync,
+    FetchingStatus, FolderStep, MemberStatus, MissingStatus, OldPlaceError, StatusBoard, SyncError,
+    SyncEvent, SyncOptions, SyncStatus, all_statuses, is_member_name, is_paused, pause, sync,
     usual_member_name,
 };

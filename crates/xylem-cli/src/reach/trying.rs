@@ -155,7 +155,7 @@ impl Trying<'_> {
 
     fn begin(&mut self, engine: &mut Engine, relay: &Relay) {
         let name = relay.at.addresses.first().map(ToString::to_string).unwrap_or_default();
-        let used = to_dial(relay).and_then(|uses| {
+        let used = to_dial(relay).map_err(|e| e.to_string()).and_then(|uses| {
             let uses = RelayUse { listens: true, ..uses };
             engine.use_relay(uses.clone()).map_err(|e| e.to_string())?;
             Ok(uses)

@@ -45,24 +45,24 @@ impl KeyFile {
     }
 }
 
-impl FromStr for KeyFile {
-    type Err = String;
+/// A text that is no [`KeyFile`]: an unknown algorithm, or no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected hmac:FILE, blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE")]
+pub struct NotAKeyFile;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let expected = "expected hmac:FILE, blake3-keyed:FILE, ed25519:FILE or ecdsa:FILE";
-        let (algorithm, path) = text.split_once(':').ok_or(expected)?;
+impl FromStr for KeyFile {
+    type Err = NotAKeyFile;
+
+    fn from_str(text: &str) -> Result<Self, NotAKeyFile> {
+        let (algorithm, path) = text.split_once(':').ok_or(NotAKeyFile)?;
         let algorithm = match algorithm {
             "hmac" => KeyAlgorithm::Hmac,
             "blake3-keyed" => KeyAlgorithm::Blake3Keyed,
             "ed25519" => KeyAlgorithm::Ed25519,
             "ecdsa" => KeyAlgorithm::Ecdsa,
-            _ => return Err(expected.to_owned()),
+            _ => return Err(NotAKeyFile),
         };
-        if path.is_empty() {
-            Err(expected.to_owned())
-        } else {
-            Ok(Self { algorithm, path: path.into() })
-        }
+        if path.is_empty() { Err(NotAKeyFile) } else { Ok(Self { algorithm, path: path.into() }) }
     }
 }
 
@@ -199,18 +199,21 @@ pub enum SignWith {
     Named(String),
 }
 
-impl FromStr for SignWith {
-    type Err = String;
+/// A text that is no [`SignWith`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}, or key:NAME, ed25519, digest-sha256 or digest-blake3")]
+pub struct NotASigningKey(#[from] pub NotAKeyFile);
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for SignWith {
+    type Err = NotASigningKey;
+
+    fn from_str(text: &str) -> Result<Self, NotASigningKey> {
         match text {
             "digest-sha256" => Ok(Self::DigestSha256),
             "digest-blake3" => Ok(Self::DigestBlake3),
             "ed25519" => Ok(Self::Publisher),
             _ if text.starts_with("key:/") => Ok(Self::Named(text["key:".len()..].to_owned())),
-            _ => text.parse().map(Self::Key).map_err(|expected: String| {
-                format!("{expected}, or key:NAME, ed25519, digest-sha256 or digest-blake3")
-            }),
+            _ => Ok(Self::Key(text.parse()?)),
         }
     }
 }
@@ -266,7 +269,7 @@ mod tests {
     use super::*;
     use crate::error::{Blame, Failure};
     use xylem_packet::{Data, DataBuilder, KeyLocator, SignatureType};
-    use xylem_trust::TrustVerdict;
+    use xylem_trust::{TrustError, TrustVerdict};
 
     fn signed(signer: &Signer) -> Vec<u8> {
         let name: Name = "/a/b".parse().unwrap();
@@ -275,9 +278,9 @@ mod tests {
         out
     }
 
-    fn verdict(believe: &VerifyWith, packet: &[u8]) -> Result<TrustVerdict, String> {
+    fn verdict(believe: &VerifyWith, packet: &[u8]) -> Result<TrustVerdict, TrustError> {
         let data = Data::decode(packet).unwrap();
-        believe.policy().unwrap().verdict(&data, 2_000_000_000_000).map_err(|e| e.to_string())
+        believe.policy().unwrap().verdict(&data, 2_000_000_000_000)
     }
 
     #[test]
@@ -317,7 +320,8 @@ mod tests {
             assert_eq!(verdict(&VerifyWith::Nobody, &packet), Ok(TrustVerdict::Undamaged));
             let publisher =
                 VerifyWith::Publisher(PublisherKey::from_bytes(&[1; 32]).public().to_string());
-            assert!(verdict(&publisher, &packet).unwrap_err().contains("type"));
+            let refused = verdict(&publisher, &packet).unwrap_err();
+            assert!(matches!(refused, TrustError::WrongType { .. }));
             let last = packet.len() - 1;
             packet[last] ^= 1;
             assert!(verdict(&VerifyWith::Nobody, &packet).is_err());

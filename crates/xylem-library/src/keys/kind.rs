@@ -12,14 +12,19 @@ pub enum KeyKind {
     EcdsaP256,
 }
 
-impl FromStr for KeyKind {
-    type Err = String;
+/// A text that names no [`KeyKind`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected ed25519 or ecdsa")]
+pub struct UnknownKeyKind;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for KeyKind {
+    type Err = UnknownKeyKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownKeyKind> {
         match text {
             "ed25519" => Ok(Self::Ed25519),
             "ecdsa" => Ok(Self::EcdsaP256),
-            _ => Err("expected ed25519 or ecdsa".to_owned()),
+            _ => Err(UnknownKeyKind),
         }
     }
 }

@@ -69,11 +69,18 @@ impl FromStr for Recipient {
     }
 }
 
-/// Finds the card of a recipient, and the name to show; returns the given name if it is unknown.
+/// The user has given this name to no person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownRecipient(pub String);
+
+/// Finds the card of a recipient, and the name to show.
 ///
 /// # Errors
 /// The store's.
-pub fn find(store: &MailStore, whom: &Recipient) -> Result<Result<(Card, String), String>, Error> {
+pub fn find(
+    store: &MailStore,
+    whom: &Recipient,
+) -> Result<Result<(Card, String), UnknownRecipient>, Error> {
     let peer = match whom {
         Recipient::Card(card) => {
             let name = display_name(store, &card.party)?.0;
@@ -83,5 +90,5 @@ pub fn find(store: &MailStore, whom: &Recipient) -> Result<Result<(Card, String)
     };
     let found = store.people()?.into_iter().find(|(name, _)| name == peer);
     let found = found.map(|(name, card)| (card, name));
-    Ok(found.ok_or_else(|| peer.clone()))
+    Ok(found.ok_or_else(|| UnknownRecipient(peer.clone())))
 }

@@ -1,4 +1,5 @@
-//! [`HostPort`]: a host and port as written, before any name is resolved.
+//! [`HostPort`]: a host and port as written, before any name is resolved. [`split_key`], [`split_sni`]: the parts around
+//! them in a URI.
 
 use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -31,25 +32,49 @@ fn zoned(text: &str) -> Option<HostPort> {
     fits.then_some(HostPort { host: inside.to_owned(), port: port.parse().ok()? })
 }
 
-impl FromStr for HostPort {
-    type Err = String;
+/// Why a text is no [`HostPort`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HostPortError {
+    /// It has no port, or the host is neither a name nor an address.
+    #[error("expected HOST:PORT, such as 192.0.2.7:7000 or [2001:db8::7]:7000")]
+    Form,
+    /// What is in the port's place is none.
+    #[error("port {0:?} is not a number up to 65535")]
+    Port(String),
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let shape =
-            || "expected HOST:PORT, such as 192.0.2.7:7000 or [2001:db8::7]:7000".to_owned();
+/// Why the text before an `@` is no link's key: it has other than 64 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the key before @ must have 64 hexadecimal digits")]
+pub struct LinkKeyError;
+
+/// Why the text after a `?` is no name of a server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ServerNameError {
+    /// It is another parameter than `sni`.
+    #[error("only ?sni=NAME may follow the address")]
+    OtherParameter,
+    /// The name cannot be that of a host.
+    #[error("{0:?} is not a host name")]
+    NotAHost(String),
+}
+
+impl FromStr for HostPort {
+    type Err = HostPortError;
+
+    fn from_str(text: &str) -> Result<Self, HostPortError> {
         if let Some(zoned) = zoned(text) {
             return Ok(zoned);
         }
         if let Ok(address) = text.parse::<SocketAddr>() {
             return Ok(Self::at(address));
         }
-        let (host, port) = text.rsplit_once(':').ok_or_else(shape)?;
+        let (host, port) = text.rsplit_once(':').ok_or(HostPortError::Form)?;
         let plain = |c: char| c.is_alphanumeric() || c == '-' || c == '.' || c == '_';
         if host.is_empty() || host.len() > 255 || !host.chars().all(plain) {
-            return Err(shape());
+            return Err(HostPortError::Form);
         }
-        let port =
-            port.parse().map_err(|_| format!("port {port:?} is not a number up to 65535"))?;
+        let port = port.parse().map_err(|_| HostPortError::Port(port.to_owned()))?;
         Ok(Self { host: host.to_owned(), port })
     }
 }
@@ -66,16 +91,15 @@ impl fmt::Display for HostPort {
 /// Parses a link's key.
 ///
 /// # Errors
-/// Why it is not valid.
-fn link_key(text: &str) -> Result<[u8; 32], String> {
-    let shape = || "the key before @ must have 64 hexadecimal digits".to_owned();
+/// [`LinkKeyError`].
+fn link_key(text: &str) -> Result<[u8; 32], LinkKeyError> {
     let digits = text.as_bytes();
     let mut key = [0; 32];
     if digits.len() != 64 {
-        return Err(shape());
+        return Err(LinkKeyError);
     }
     for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
-        let digit = |d: u8| char::from(d).to_digit(16).ok_or_else(shape);
+        let digit = |d: u8| char::from(d).to_digit(16).ok_or(LinkKeyError);
         *byte = (digit(pair[0])? * 16 + digit(pair[1])?) as u8;
     }
     Ok(key)
@@ -84,8 +108,8 @@ fn link_key(text: &str) -> Result<[u8; 32], String> {
 /// Splits `[KEY@]REST`.
 ///
 /// # Errors
-/// Why the key is not valid.
-pub fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
+/// [`LinkKeyError`].
+pub fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), LinkKeyError> {
     match text.split_once('@') {
         Some((key, at)) => Ok((Some(link_key(key)?), at)),
         None => Ok((None, text)),
@@ -95,13 +119,13 @@ pub fn split_key(text: &str) -> Result<(Option<[u8; 32]>, &str), String> {
 /// Splits `HOST[:PORT][?sni=NAME]`.
 ///
 /// # Errors
-/// Why the name is not valid.
-pub fn split_sni(text: &str) -> Result<(&str, Option<String>), String> {
+/// [`ServerNameError`].
+pub fn split_sni(text: &str) -> Result<(&str, Option<String>), ServerNameError> {
     let Some((at, query)) = text.split_once('?') else { return Ok((text, None)) };
-    let name = query.strip_prefix("sni=").ok_or("only ?sni=NAME may follow the address")?;
+    let name = query.strip_prefix("sni=").ok_or(ServerNameError::OtherParameter)?;
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '.';
     if name.is_empty() || name.len() > 253 || !name.chars().all(plain) {
-        return Err(format!("{name:?} is not a host name"));
+        return Err(ServerNameError::NotAHost(name.to_owned()));
     }
     Ok((at, Some(name.to_owned())))
 }

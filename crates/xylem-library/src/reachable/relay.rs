@@ -7,7 +7,7 @@ use xylem_mgmt::{Carrier, FaceUri, UriAuthority, UriHost};
 use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayContact};
 
 use super::peer::PeerAddress;
-use super::uri::{LookUp, PeerUri};
+use super::uri::{HostLookupError, LookUp, PeerUri, PeerUriError};
 
 /// TCP port at which a relay is tried besides its own: firewalls that drop UDP let the web's port through.
 const WEB_PORT: u16 = 443;
@@ -32,12 +32,43 @@ pub struct RelayWays {
     pub tcp: Vec<PeerAddress>,
 }
 
+/// Why a text is no [`Relay`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RelayUriError {
+    /// It is no address of a peer.
+    #[error(transparent)]
+    Uri(#[from] PeerUriError),
+    /// It is no encrypted link.
+    #[error("{0}: not an encrypted link, as a relay needs; give KEY@HOST:PORT")]
+    NotEncrypted(FaceUri),
+    /// It has no key.
+    #[error("a relay needs its key: give KEY@HOST:PORT, as `xylem relay` prints it")]
+    NoKey,
+    /// Its host is no name that a ticket can hold.
+    #[error("{0:?} is not a host name")]
+    Host(String),
+    /// Its address is valid on one interface alone.
+    #[error("a relay's address cannot have a zone (%INTERFACE)")]
+    Zone,
+}
+
+/// A limit of [`Relay::gathered`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RelayLimit {
+    /// Of relays.
+    #[error("at most {MAX_RELAYS} relays are used at once")]
+    Relays,
+    /// Of the addresses of one.
+    #[error("at most {MAX_RELAY_ADDRESSES} addresses of one relay are used")]
+    Addresses,
+}
+
 impl Relay {
     /// Merges relays with the same key, in the given order.
     ///
     /// # Errors
     /// More than [`MAX_RELAYS`], or too many addresses of one.
-    pub fn gathered(named: impl IntoIterator<Item = Self>) -> Result<Vec<Self>, String> {
+    pub fn gathered(named: impl IntoIterator<Item = Self>) -> Result<Vec<Self>, RelayLimit> {
         let mut relays: Vec<Self> = Vec::new();
         for relay in named {
             let same = |known: &&mut Self| {
@@ -54,10 +85,10 @@ impl Relay {
             }
         }
         if relays.len() > MAX_RELAYS {
-            return Err(format!("at most {MAX_RELAYS} relays are used at once"));
+            return Err(RelayLimit::Relays);
         }
         if relays.iter().any(|relay| relay.at.addresses.len() > MAX_RELAY_ADDRESSES) {
-            return Err(format!("at most {MAX_RELAY_ADDRESSES} addresses of one relay are used"));
+            return Err(RelayLimit::Addresses);
         }
         Ok(relays)
     }
@@ -66,7 +97,7 @@ impl Relay {
     ///
     /// # Errors
     /// Why none of its names has an address.
-    pub fn ways(&self, look_up: LookUp<'_>) -> Result<RelayWays, String> {
+    pub fn ways(&self, look_up: LookUp<'_>) -> Result<RelayWays, HostLookupError> {
         let mut ways = RelayWays { udp: Vec::new(), tcp: Vec::new() };
         let (mut why, key) = (None, Some(self.at.key));
         for at in &self.at.addresses {
@@ -111,35 +142,30 @@ impl From<RelayContact> for Relay {
 }
 
 impl FromStr for Relay {
-    type Err = String;
+    type Err = RelayUriError;
 
     /// Parses `KEY@HOST:PORT` or `xylem://KEY@HOST[:PORT]`; or `xylem+wss://KEY@HOST[:PORT]` and the like, to try only
     /// that carrier.
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, RelayUriError> {
         let PeerUri { key, sni, face } = text.parse()?;
         let (at, carried) = match face {
             FaceUri::Xylem(at) => (at, None),
             FaceUri::Carried(carrier, at) => (at, Some((carrier, sni))),
-            other => {
-                return Err(format!(
-                    "{other}: not an encrypted link, as a relay needs; give KEY@HOST:PORT"
-                ));
-            }
+            other => return Err(RelayUriError::NotEncrypted(other)),
         };
-        let without = "a relay needs its key: give KEY@HOST:PORT, as `xylem relay` prints it";
-        let key = key.ok_or_else(|| without.to_owned())?;
+        let key = key.ok_or(RelayUriError::NoKey)?;
         Ok(Self { at: RelayContact { key, addresses: vec![address(&at)?] }, carried })
     }
 }
 
-fn address(at: &UriAuthority) -> Result<Address, String> {
+fn address(at: &UriAuthority) -> Result<Address, RelayUriError> {
     match &at.host {
         UriHost::Ip(ip) => Ok(Address::Ip((*ip, at.port).into())),
         UriHost::Name(name) => {
-            let name = name.parse().map_err(|_| format!("{name:?} is not a host name"))?;
+            let name = name.parse().map_err(|_| RelayUriError::Host(name.clone()))?;
             Ok(Address::Host(name, at.port))
         }
-        UriHost::Zoned(..) => Err("a relay's address cannot have a zone (%INTERFACE)".into()),
+        UriHost::Zoned(..) => Err(RelayUriError::Zone),
     }
 }
 
@@ -170,10 +196,10 @@ mod tests {
         byte.repeat(32)
     }
 
-    fn ways(relay: &Relay) -> Result<Vec<String>, String> {
+    fn ways(relay: &Relay) -> Result<Vec<String>, HostLookupError> {
         let look_up = |host: &str, port| match host {
             "r.example" => Ok(vec![SocketAddr::from(([192, 0, 2, 9], port))]),
-            _ => Err(format!("cannot look up {host}")),
+            _ => Err(HostLookupError::NoAddress(host.to_owned())),
         };
         let RelayWays { udp, tcp } = relay.ways(&look_up)?;
         Ok(udp.iter().chain(&tcp).map(ToString::to_string).collect())
@@ -225,7 +251,8 @@ mod tests {
     #[test]
     fn an_unresolvable_relay_name_is_an_error() {
         let text = |host: &str| relay(&format!("{}@{host}:1", key("a5")));
-        assert_eq!(ways(&text("gone.example")), Err("cannot look up gone.example".into()));
+        let gone = ways(&text("gone.example")).unwrap_err();
+        assert!(matches!(gone, HostLookupError::NoAddress(host) if host == "gone.example"));
         let both = Relay::gathered([text("gone.example"), text("192.0.2.1")]).unwrap();
         assert_eq!(ways(&both[0]).unwrap().len(), 3);
     }

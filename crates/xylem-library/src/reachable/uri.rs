@@ -3,6 +3,7 @@
 //! Parsing needs no network. Host names are resolved later by [`PeerUri::resolve`], because a name that does not
 //! resolve is a network failure and not wrong usage.
 
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -10,7 +11,7 @@ use std::str::FromStr;
 use xylem_mgmt::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 
 use super::peer::PeerAddress;
-use super::place::{HostPort, split_key, split_sni};
+use super::place::{HostPort, HostPortError, LinkKeyError, ServerNameError, split_key, split_sni};
 
 /// The port that IANA lists for NDN over UDP and TCP.
 pub const NDN_PORT: u16 = 6363;
@@ -20,7 +21,70 @@ pub const WEB_SOCKET_PORT: u16 = 9696;
 pub const LINK_PORT: u16 = xylem_object::ticket::LINK_PORT;
 
 /// Resolves a host name and a port to addresses, or returns why there are none.
-pub type LookUp<'a> = &'a dyn Fn(&str, u16) -> Result<Vec<SocketAddr>, String>;
+pub type LookUp<'a> = &'a dyn Fn(&str, u16) -> Result<Vec<SocketAddr>, HostLookupError>;
+
+/// Why a host name leads to no address.
+#[derive(Debug, thiserror::Error)]
+pub enum HostLookupError {
+    /// The system does not resolve it: no such name, or no answer from a name server.
+    #[error("cannot look up {host}: {why}")]
+    Failed {
+        /// The name.
+        host: String,
+        /// The system's error.
+        why: io::Error,
+    },
+    /// It resolves to nothing.
+    #[error("{0} has no address")]
+    NoAddress(String),
+}
+
+/// A face URI of a kind that no program can dial.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0} cannot be dialled")]
+pub struct NotDiallable(pub FaceUri);
+
+/// Why a text is no [`PeerUri`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeerUriError {
+    /// Its key is malformed.
+    #[error(transparent)]
+    Key(#[from] LinkKeyError),
+    /// Its name for the server is malformed.
+    #[error(transparent)]
+    ServerName(#[from] ServerNameError),
+    /// It has no scheme, and is no host with a port.
+    #[error(transparent)]
+    Place(#[from] HostPortError),
+    /// Its scheme is unknown.
+    #[error(
+        "{0:?}: use HOST:PORT, xylem://, udp://, tcp://, ws://, unix:///, xylem+tls://, xylem+ws://, \
+         xylem+wss:// or xylem+doh://"
+    )]
+    Scheme(String),
+    /// Its address is malformed.
+    #[error("{text:?}: {why}")]
+    Address {
+        /// The text.
+        text: String,
+        /// The defect.
+        why: FaceUriError,
+    },
+    /// It is a face URI, but of a kind that cannot be dialled.
+    #[error(transparent)]
+    NotDiallable(#[from] NotDiallable),
+}
+
+/// Why a [`PeerUri`] leads to no address.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// It is of a kind that cannot be dialled.
+    #[error(transparent)]
+    NotDiallable(#[from] NotDiallable),
+    /// Its host has no address.
+    #[error(transparent)]
+    Host(#[from] HostLookupError),
+}
 
 /// A place to dial or listen: `[KEY@]HOST:PORT` (encrypted link), or a [`FaceUri`] that can be dialled:
 /// `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`, `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]` or
@@ -48,7 +112,7 @@ impl PeerUri {
     ///
     /// # Errors
     /// Why there is none.
-    pub fn resolve(&self, look_up: LookUp<'_>) -> Result<Vec<PeerAddress>, String> {
+    pub fn resolve(&self, look_up: LookUp<'_>) -> Result<Vec<PeerAddress>, ResolveError> {
         let (peer, endpoint): (&dyn Fn(SocketAddr) -> PeerAddress, _) = match &self.face {
             FaceUri::Unix(path) => return Ok(vec![PeerAddress::Unix(PathBuf::from(path))]),
             FaceUri::Xylem(at) => (&|address| PeerAddress::Link { address, key: self.key }, at),
@@ -56,7 +120,7 @@ impl PeerUri {
             FaceUri::Tcp(at) => (&PeerAddress::Tcp, at),
             FaceUri::WebSocket(at) => (&PeerAddress::WebSocket, at),
             FaceUri::Carried(carrier, at) => return self.resolve_carried(*carrier, at, look_up),
-            other => return Err(format!("{other} cannot be dialled")),
+            other => return Err(NotDiallable(other.clone()).into()),
         };
         Ok(self.addresses(endpoint, look_up)?.into_iter().map(peer).collect())
     }
@@ -66,7 +130,7 @@ impl PeerUri {
         carrier: Carrier,
         at: &UriAuthority,
         look_up: LookUp<'_>,
-    ) -> Result<Vec<PeerAddress>, String> {
+    ) -> Result<Vec<PeerAddress>, ResolveError> {
         let name = match (&self.sni, &at.host) {
             (Some(name), _) | (None, UriHost::Name(name)) => Some(name.clone()),
             _ => None,
@@ -80,7 +144,7 @@ impl PeerUri {
         &self,
         endpoint: &UriAuthority,
         look_up: LookUp<'_>,
-    ) -> Result<Vec<SocketAddr>, String> {
+    ) -> Result<Vec<SocketAddr>, HostLookupError> {
         match &endpoint.host {
             UriHost::Ip(ip) => Ok(vec![SocketAddr::new(*ip, endpoint.port)]),
             UriHost::Name(name) => look_up(name, endpoint.port),
@@ -91,9 +155,9 @@ impl PeerUri {
 }
 
 impl TryFrom<FaceUri> for PeerUri {
-    type Error = String;
+    type Error = NotDiallable;
 
-    fn try_from(face: FaceUri) -> Result<Self, String> {
+    fn try_from(face: FaceUri) -> Result<Self, NotDiallable> {
         match face {
             FaceUri::Unix(_)
             | FaceUri::Xylem(_)
@@ -101,15 +165,15 @@ impl TryFrom<FaceUri> for PeerUri {
             | FaceUri::Tcp(_)
             | FaceUri::WebSocket(_)
             | FaceUri::Carried(..) => Ok(Self { key: None, sni: None, face }),
-            other => Err(format!("{other} cannot be dialled")),
+            other => Err(NotDiallable(other)),
         }
     }
 }
 
 impl FromStr for PeerUri {
-    type Err = String;
+    type Err = PeerUriError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, PeerUriError> {
         let (key, sni, uri) = match text.split_once("://") {
             None => {
                 let (key, at) = split_key(text)?;
@@ -127,14 +191,9 @@ impl FromStr for PeerUri {
             }
             Some(_) => (None, None, text.to_owned()),
         };
-        let face: FaceUri = uri.parse().map_err(|e: FaceUriError| match e {
-            FaceUriError::Scheme => {
-                format!(
-                    "{text:?}: use HOST:PORT, xylem://, udp://, tcp://, ws://, unix:///, \
-                     xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://"
-                )
-            }
-            other => format!("{text:?}: {other}"),
+        let face: FaceUri = uri.parse().map_err(|why: FaceUriError| match why {
+            FaceUriError::Scheme => PeerUriError::Scheme(text.to_owned()),
+            why => PeerUriError::Address { text: text.to_owned(), why },
         })?;
         Ok(Self { key, sni, ..face.try_into()? })
     }
@@ -167,10 +226,9 @@ pub fn endpoint(address: SocketAddr) -> UriAuthority {
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Result<Vec<PeerAddress>, String> {
-        text.parse::<PeerUri>()
-            .expect(text)
-            .resolve(&|_, port| Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))]))
+    fn of(text: &str) -> Vec<PeerAddress> {
+        let uri: PeerUri = text.parse().expect(text);
+        uri.resolve(&|_, port| Ok(vec![SocketAddr::from(([127, 0, 0, 1], port))])).expect(text)
     }
 
     #[test]
@@ -197,28 +255,28 @@ mod tests {
     #[test]
     fn every_scheme() {
         let address: SocketAddr = "192.0.2.1:9".parse().expect("is an address");
-        assert_eq!(of("192.0.2.1:9"), Ok(vec![PeerAddress::Link { address, key: None }]));
-        assert_eq!(of("xylem://192.0.2.1:9"), Ok(vec![PeerAddress::Link { address, key: None }]));
-        assert_eq!(of("udp://192.0.2.1:9"), Ok(vec![PeerAddress::Udp(address)]));
-        assert_eq!(of("udp4://192.0.2.1:9"), Ok(vec![PeerAddress::Udp(address)]));
-        assert_eq!(of("tcp4://192.0.2.1:9/"), Ok(vec![PeerAddress::Tcp(address)]));
-        assert_eq!(of("ws://192.0.2.1:9/"), Ok(vec![PeerAddress::WebSocket(address)]));
-        assert_eq!(of("unix:///run/x.sock"), Ok(vec![PeerAddress::Unix("/run/x.sock".into())]));
+        assert_eq!(of("192.0.2.1:9"), vec![PeerAddress::Link { address, key: None }]);
+        assert_eq!(of("xylem://192.0.2.1:9"), vec![PeerAddress::Link { address, key: None }]);
+        assert_eq!(of("udp://192.0.2.1:9"), vec![PeerAddress::Udp(address)]);
+        assert_eq!(of("udp4://192.0.2.1:9"), vec![PeerAddress::Udp(address)]);
+        assert_eq!(of("tcp4://192.0.2.1:9/"), vec![PeerAddress::Tcp(address)]);
+        assert_eq!(of("ws://192.0.2.1:9/"), vec![PeerAddress::WebSocket(address)]);
+        assert_eq!(of("unix:///run/x.sock"), vec![PeerAddress::Unix("/run/x.sock".into())]);
         let keyed = format!("{}@192.0.2.1:9", "a5".repeat(32));
         let peer = PeerAddress::Link { address, key: Some([0xa5; 32]) };
-        assert_eq!(of(&keyed), Ok(vec![peer.clone()]));
-        assert_eq!(of(&format!("xylem://{keyed}")), Ok(vec![peer]));
+        assert_eq!(of(&keyed), vec![peer.clone()]);
+        assert_eq!(of(&format!("xylem://{keyed}")), vec![peer]);
     }
 
     #[test]
     fn ports_have_usual_values() {
         let at = |port| SocketAddr::from(([192, 0, 2, 1], port));
-        assert_eq!(of("udp://192.0.2.1"), Ok(vec![PeerAddress::Udp(at(6363))]));
-        assert_eq!(of("ws://192.0.2.1"), Ok(vec![PeerAddress::WebSocket(at(9696))]));
-        assert_eq!(of("tcp6://[::1]"), Ok(vec![PeerAddress::Tcp("[::1]:6363".parse().unwrap())]));
+        assert_eq!(of("udp://192.0.2.1"), vec![PeerAddress::Udp(at(6363))]);
+        assert_eq!(of("ws://192.0.2.1"), vec![PeerAddress::WebSocket(at(9696))]);
+        assert_eq!(of("tcp6://[::1]"), vec![PeerAddress::Tcp("[::1]:6363".parse().unwrap())]);
         assert_eq!(
             of("xylem://192.0.2.1"),
-            Ok(vec![PeerAddress::Link { address: at(7348), key: None }])
+            vec![PeerAddress::Link { address: at(7348), key: None }]
         );
     }
 
@@ -226,7 +284,7 @@ mod tests {
     fn carrier_uris_contain_key_and_server_name() {
         let address = SocketAddr::from(([192, 0, 2, 1], 443));
         let plain = PeerAddress::Carried { carrier: Carrier::Tls, address, name: None, key: None };
-        assert_eq!(of("xylem+tls://192.0.2.1"), Ok(vec![plain]));
+        assert_eq!(of("xylem+tls://192.0.2.1"), vec![plain]);
         let named = PeerAddress::Carried {
             carrier: Carrier::Doh,
             address,
@@ -234,13 +292,13 @@ mod tests {
             key: Some([0xa5; 32]),
         };
         let text = format!("xylem+doh://{}@192.0.2.1:443?sni=dns.example", "a5".repeat(32));
-        assert_eq!(of(&text), Ok(vec![named]));
+        assert_eq!(of(&text), vec![named]);
         assert_eq!(
-            of("xylem+wss://localhost").map(|all| match &all[0] {
+            match &of("xylem+wss://localhost")[0] {
                 PeerAddress::Carried { name, .. } => name.clone(),
                 _ => None,
-            }),
-            Ok(Some("localhost".to_owned()))
+            },
+            Some("localhost".to_owned())
         );
     }
 

@@ -269,7 +269,7 @@ impl CodeClient<'_> {
     }
 
     fn ask_relay(&mut self, engine: &mut Engine, relay: &Relay, number: u32) {
-        let used = to_dial(relay).and_then(|uses| {
+        let used = to_dial(relay).map_err(|e| e.to_string()).and_then(|uses| {
             let peer =
                 through(&uses, None, ConnectTarget::Code(number)).ok_or("it has no address")?;
             engine.use_relay(uses).map_err(|e| e.to_string())?;

@@ -7,6 +7,7 @@ use xylem_transfer::FailReason;
 
 use crate::peers::HostError;
 use xylem_engine::EngineError;
+use xylem_library::reachable::HostLookupError;
 
 /// Why a fetch ends early. All verified content is kept.
 #[derive(Debug, thiserror::Error)]
@@ -16,8 +17,8 @@ pub enum FetchError {
     #[error("the ticket names no address; give --from ADDR")]
     NoAddress,
     /// The ticket names hosts, and none of them resolves.
-    #[error("{0}")]
-    NoSuchHost(String),
+    #[error(transparent)]
+    NoSuchHost(HostLookupError),
     /// No public sharer was found.
     #[error("{why} (searched for {} s)", .after.as_secs_f64())]
     NotPublic {

@@ -183,6 +183,7 @@ impl MailDelivery {
         let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
         for relay in relays {
             let used = reaching::to_dial(relay);
+            let used = used.map_err(|e| e.to_string());
             let used = used.and_then(|uses| engine.use_relay(uses).map_err(|e| e.to_string()));
             used.unwrap_or_else(|error| why = error);
         }

@@ -27,7 +27,9 @@ use xylem_engine::{Engine, EngineEvent, Program, advertised, bind_links};
 use xylem_engine::{now_ms, wall_clock};
 use xylem_library::keys;
 use xylem_library::mail::report::{cut, name_of_ticket};
-use xylem_library::mail::{MailEvent, MailRoute, MailStore, ReachEffort, Recipient, find};
+use xylem_library::mail::{
+    MailEvent, MailRoute, MailStore, ReachEffort, Recipient, UnknownRecipient, find,
+};
 use xylem_library::reachable::{self, FaceAddress, PeerAddress, Relay};
 use xylem_library::{Blame, Error, Failure, Stop};
 
@@ -139,7 +141,8 @@ pub fn send(
 ) -> Result<SendSummary, MailSendError> {
     let store = MailStore::open(&options.store)?;
     // Check the receiver before hashing anything.
-    let (card, name) = find(&store, &options.to)?.map_err(MailSendError::Unknown)?;
+    let (card, name) = find(&store, &options.to)?
+        .map_err(|UnknownRecipient(name)| MailSendError::Unknown(name))?;
     let route = route(options, &card)?;
     let compose = |content: MailContent, called: String, size: u64, ours: &[SocketAddr]| {
         let called = cut(called);

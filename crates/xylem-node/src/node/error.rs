@@ -9,6 +9,7 @@ use xylem_library::{Blame, Error, Failure};
 use xylem_packet::Name;
 
 use xylem_engine::EngineError;
+use xylem_library::reachable::ResolveError;
 
 /// Why [`crate::run_node`] ends early.
 #[derive(Debug, thiserror::Error)]
@@ -32,8 +33,8 @@ pub enum NodeError {
         why: io::Error,
     },
     /// An invalid listening address.
-    #[error("{0}")]
-    Place(String),
+    #[error(transparent)]
+    Place(ResolveError),
     /// An interface from the settings cannot join the multicast group.
     #[error("cannot join {group} on {interface}: {why}")]
     Multicast {

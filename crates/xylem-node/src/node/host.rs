@@ -17,7 +17,7 @@ use xylem_engine::now_ms;
 use xylem_engine::resolve;
 use xylem_engine::{EngineFace, Transport};
 use xylem_library::command_times;
-use xylem_library::reachable::{PeerAddress, PeerUri};
+use xylem_library::reachable::{PeerAddress, PeerUri, PeerUriError};
 
 /// The engine as management uses it, and the program's start.
 pub(super) struct ManagedEngine<'a> {
@@ -194,8 +194,8 @@ impl ManagedEngine<'_> {
     }
 }
 
-fn unacceptable(text: &str) -> CommandRefusal {
-    CommandRefusal::new(406, text)
+fn unacceptable(text: impl ToString) -> CommandRefusal {
+    CommandRefusal::new(406, text.to_string())
 }
 
 /// The peer that a face URI names, with the key and the server's name that `dialled` states for an encrypted link. Host
@@ -213,12 +213,12 @@ fn peer_of(uri: &FaceUri, dialled: Option<&str>) -> Result<PeerAddress, CommandR
         return Err(unacceptable("the host has to be an address"));
     }
     let peer = match (uri, dialled) {
-        (FaceUri::Xylem(_) | FaceUri::Carried(..), Some(dialled)) => dialled.parse(),
-        _ => PeerUri::try_from(uri.clone()),
+        (FaceUri::Xylem(_) | FaceUri::Carried(..), Some(dialled)) => {
+            dialled.parse().map_err(|e: PeerUriError| unacceptable(e))?
+        }
+        _ => PeerUri::try_from(uri.clone()).map_err(unacceptable)?,
     };
-    let peers = peer.and_then(|uri| resolve(&uri));
-    let peer = peers.map_err(|e| CommandRefusal::new(406, e))?.into_iter().next();
-    match peer {
+    match resolve(&peer).map_err(unacceptable)?.into_iter().next() {
         Some(PeerAddress::Udp(at)) if !is_unicast(at) => Err(unacceptable("not a unicast address")),
         Some(peer) => Ok(peer),
         None => Err(unacceptable("no address")),

@@ -231,7 +231,7 @@ impl NodeSetup {
         made: &mut HashMap<PeerAddress, FaceId>,
         on_event: &mut dyn FnMut(Event),
     ) -> Option<FaceId> {
-        let found = resolve(uri).and_then(|peers| {
+        let found = resolve(uri).map_err(|e| e.to_string()).and_then(|peers| {
             let peer = peers.into_iter().next().ok_or("a peer in the settings has no address")?;
             if let Some(face) = made.get(&peer) {
                 return Ok(*face);
