@@ -24,7 +24,9 @@ pub use first_nodes::FirstNodes;
 pub use gateway::default_gateway;
 pub use lan::{Lan, LanFound};
 pub use nodes::{MAX_KEPT_NODES, is_local, keep_nodes, known_nodes, nodes_to_keep};
-pub use portmap::{MapEvent, PortMap, PortMapOptions, Protocol, RouterMapping};
+pub use portmap::{
+    MapEvent, PortMap, PortMapError, PortMapOptions, Protocol, RouterMapping, UpnpError,
+};
 
 /// Called on any thread when a handle has an event.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;

@@ -13,9 +13,12 @@ use std::time::Duration;
 use crab_nat::{
     InternetProtocol, PortMapping, PortMappingOptions, PortMappingType, TimeoutConfig, natpmp, pcp,
 };
-use igd_next::{AddPortError, Gateway, PortMappingProtocol, SearchOptions};
+use igd_next::{
+    AddAnyPortError, AddPortError, Gateway, GetExternalIpError, PortMappingProtocol, SearchError,
+    SearchOptions,
+};
 use tokio::runtime::{Builder, Runtime};
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinError, spawn_blocking};
 
 use crate::{DiscoveryError, Wake};
 
@@ -80,15 +83,69 @@ pub struct RouterMapping {
     pub by: Protocol,
 }
 
+/// Why no router maps a port.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PortMapError {
+    /// There is no router to ask.
+    #[error("no router was found")]
+    NoRouter,
+    /// A router maps the port, but to an address that it cannot have on its external side.
+    #[error("{0}: the router returned no valid address")]
+    Address(Protocol),
+    /// No mapping by PCP.
+    #[error("PCP: {0}")]
+    Pcp(#[source] pcp::Failure),
+    /// No mapping by NAT-PMP, though the router answered by it.
+    #[error("NAT-PMP: {0}")]
+    NatPmp(#[source] natpmp::Failure),
+    /// No mapping by UPnP, which is tried last.
+    #[error("{before}; UPnP: {why}")]
+    Upnp {
+        /// The error of the protocols before it.
+        before: Box<Self>,
+        /// Its own.
+        #[source]
+        why: UpnpError,
+    },
+    /// A request's thread has ended.
+    #[error(transparent)]
+    Thread(#[from] JoinError),
+}
+
+/// Why no router maps a port by UPnP.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpnpError {
+    /// No router answers.
+    #[error(transparent)]
+    Search(#[from] SearchError),
+    /// Another host than the known router answers.
+    #[error("the host that answered is not the router")]
+    OtherHost,
+    /// The router does not report its external address.
+    #[error(transparent)]
+    AskAddress(#[from] GetExternalIpError),
+    /// The address that it reports cannot be an external one.
+    #[error("the router has no external address")]
+    NoAddress,
+    /// It refuses the mapping.
+    #[error(transparent)]
+    Add(#[from] AddPortError),
+    /// The port is mapped for another host, and it maps no other.
+    #[error(transparent)]
+    AddAny(#[from] AddAnyPortError),
+}
+
 /// An event of a mapping.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum MapEvent {
     /// The port is mapped, or is now mapped to another address.
     Mapped(RouterMapping),
     /// The mapping is lost.
     Lost,
     /// No router maps the port, for this reason; it is tried again later.
-    Failed(String),
+    Failed(PortMapError),
 }
 
 /// A handle to a port mapping. Dropping it removes the mapping.
@@ -212,10 +269,10 @@ impl Mapper {
 
     /// Asks by all three protocols at once. PCP maps with its first request; the others first report that they are
     /// there, so that only one maps.
-    async fn request(&self) -> Result<ActiveMapping, String> {
+    async fn request(&self) -> Result<ActiveMapping, PortMapError> {
         let PortMapOptions { gateway, own, port, .. } = self.options;
         let search = spawn_blocking(move || search(gateway, own));
-        let mut why = "no router was found".to_owned();
+        let mut why = PortMapError::NoRouter;
         if let Some(gateway) = gateway {
             let with = self.wanted(port);
             let address = tokio::spawn(natpmp::external_address(gateway.into(), Some(PATIENCE)));
@@ -226,25 +283,27 @@ impl Mapper {
                     address.abort();
                     match nat(made, None) {
                         Some(mapping) => return Ok(mapping),
-                        None => why = "PCP: the router returned no valid address".to_owned(),
+                        None => why = PortMapError::Address(Protocol::Pcp),
                     }
                 }
-                Err(e) => why = format!("PCP: {e}"),
+                Err(e) => why = PortMapError::Pcp(e),
             }
             if let Ok(Ok(address)) = address.await {
                 let made = natpmp::port_mapping(gateway.into(), InternetProtocol::Udp, port, with);
                 match made.await.map(|made| nat(made, Some(address))) {
                     Ok(Some(mapping)) => return Ok(mapping),
-                    Ok(None) => why = "NAT-PMP: the router returned no valid address".to_owned(),
-                    Err(e) => why = format!("NAT-PMP: {e}"),
+                    Ok(None) => why = PortMapError::Address(Protocol::NatPmp),
+                    Err(e) => why = PortMapError::NatPmp(e),
                 }
             }
         }
-        let router = search.await.map_err(|e| e.to_string())?;
-        let router = router.map_err(|e| format!("{why}; UPnP: {e}"))?;
+        let router = match search.await? {
+            Ok(router) => router,
+            Err(e) => return Err(PortMapError::Upnp { before: why.into(), why: e }),
+        };
         let life = self.options.life;
-        let made = spawn_blocking(move || map_by_upnp(router, own, port, life)).await;
-        made.map_err(|e| e.to_string())?.map_err(|e| format!("{why}; UPnP: {e}"))
+        let made = spawn_blocking(move || map_by_upnp(router, own, port, life)).await?;
+        made.map_err(|e| PortMapError::Upnp { before: why.into(), why: e })
     }
 
     fn wanted(&self, external: NonZeroU16) -> PortMappingOptions {
@@ -296,22 +355,22 @@ fn outside(ip: IpAddr) -> Option<Ipv4Addr> {
 }
 
 /// The router that answers by UPnP: the known gateway if there is one, else the first on the LAN to answer.
-fn search(gateway: Option<Ipv4Addr>, own: Ipv4Addr) -> Result<Gateway, String> {
+fn search(gateway: Option<Ipv4Addr>, own: Ipv4Addr) -> Result<Gateway, UpnpError> {
     let at = |broadcast: Option<SocketAddr>| {
         let mut options = SearchOptions::default();
         options.bind_addr = SocketAddr::from((own, 0));
         options.timeout = Some(SEARCH);
         options.single_search_timeout = Some(SEARCH);
         options.broadcast_address = broadcast.unwrap_or(options.broadcast_address);
-        igd_next::search_gateway(options).map_err(|e| e.to_string())
+        igd_next::search_gateway(options)
     };
-    let Some(gateway) = gateway else { return at(None) };
+    let Some(gateway) = gateway else { return Ok(at(None)?) };
     let is_it = |found: &Gateway| found.addr.ip() == IpAddr::from(gateway);
     match at(None).ok().filter(is_it) {
         Some(found) => Ok(found),
         None => match at(Some(SocketAddr::from((gateway, 1900))))? {
             found if is_it(&found) => Ok(found),
-            _ => Err("the host that answered is not the router".to_owned()),
+            _ => Err(UpnpError::OtherHost),
         },
     }
 }
@@ -321,23 +380,20 @@ fn map_by_upnp(
     own: Ipv4Addr,
     port: NonZeroU16,
     life: Duration,
-) -> Result<ActiveMapping, String> {
+) -> Result<ActiveMapping, UpnpError> {
     let (udp, inside) = (PortMappingProtocol::UDP, SocketAddr::from((own, port.get())));
     let life = u32::try_from(life.as_secs()).unwrap_or(u32::MAX);
-    let ip = router.get_external_ip().map_err(|e| e.to_string())?;
-    let ip = outside(ip).ok_or("the router has no external address")?;
+    let ip = outside(router.get_external_ip()?).ok_or(UpnpError::NoAddress)?;
     let mapped = match router.add_port(udp, port.get(), inside, life, DESCRIPTION) {
-        Ok(()) => Ok(port.get()),
+        Ok(()) => port.get(),
         // Some routers map permanently or not at all. Such a mapping is removed at the end too.
-        Err(AddPortError::OnlyPermanentLeasesSupported) => router
-            .add_port(udp, port.get(), inside, 0, DESCRIPTION)
-            .map(|()| port.get())
-            .map_err(|e| e.to_string()),
-        Err(AddPortError::PortInUse) => {
-            router.add_any_port(udp, inside, life, DESCRIPTION).map_err(|e| e.to_string())
+        Err(AddPortError::OnlyPermanentLeasesSupported) => {
+            router.add_port(udp, port.get(), inside, 0, DESCRIPTION)?;
+            port.get()
         }
-        Err(e) => Err(e.to_string()),
-    }?;
+        Err(AddPortError::PortInUse) => router.add_any_port(udp, inside, life, DESCRIPTION)?,
+        Err(e) => return Err(e.into()),
+    };
     let external = SocketAddrV4::new(ip, mapped);
     Ok(ActiveMapping::Upnp(router, RouterMapping { external, by: Protocol::Upnp }))
 }

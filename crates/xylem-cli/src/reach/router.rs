@@ -51,7 +51,7 @@ impl Router {
             (self.mapped, self.failed) = match event {
                 MapEvent::Mapped(mapped) => (Some(mapped), None),
                 MapEvent::Lost => (None, None),
-                MapEvent::Failed(why) => (None, Some(why)),
+                MapEvent::Failed(why) => (None, Some(why.to_string())),
             };
         }
         changed
