@@ -11,7 +11,7 @@ use xylem_link::{LinkId, PeerKey, Transmit};
 use xylem_mgmt::{Carrier, FaceUri, Persistency};
 
 use super::listening::FaceListener;
-use super::{Engine, Network, PollSource};
+use super::{Engine, FaceEnd, Network, PollSource};
 use crate::faces::{EngineFace, Transport};
 use xylem_library::admission::FaceKind;
 use xylem_library::reachable::{FaceAddress, endpoint};
@@ -95,14 +95,14 @@ impl Engine {
         match outcome {
             Ok(true) => self.net.unfinished.push(source),
             Ok(false) => {}
-            Err(e) => self.end_carrier(id, &e.to_string()),
+            Err(e) => self.end_carrier(id, e),
         }
     }
 
     /// Writes waiting bytes of carriers to the kernel.
     pub(super) fn flush_carriers(&mut self, now: Duration) {
         for (id, why) in self.net.carriers.flush(now) {
-            self.end_carrier(id, &why);
+            self.end_carrier(id, why);
         }
     }
 
@@ -114,9 +114,10 @@ impl Engine {
     }
 
     /// Ends a connection, and the link that runs over it.
-    fn end_carrier(&mut self, id: CarrierId, why: &str) {
+    fn end_carrier(&mut self, id: CarrierId, why: impl Into<FaceEnd>) {
         let Some((token, link)) = self.net.carriers.remove(id) else { return };
-        tracing::debug!(carrier = ?id, why, "carrier connection has ended");
+        let why = why.into();
+        tracing::debug!(carrier = ?id, %why, "carrier connection has ended");
         self.net.tokens.remove(&token);
         let Some(link) = link else { return };
         // A link that has moved to a better way meanwhile goes on there.

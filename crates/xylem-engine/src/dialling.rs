@@ -12,7 +12,7 @@ use xylem_sockets::Udp;
 
 use super::beside::ANSWERS;
 use super::listening::scope_of;
-use super::{Engine, EngineEvent, Network};
+use super::{Engine, EngineEvent, FaceEnd, Network};
 use crate::faces::{EngineFace, Transport};
 use xylem_library::reachable::{PeerAddress, endpoint};
 use xylem_sockets::CarrierDial;
@@ -92,7 +92,7 @@ impl Engine {
         match self.connect(id, peer) {
             Ok(()) => Ok(id),
             Err(e) if persistency == Persistency::Permanent => {
-                self.fail_face(id, &e.to_string());
+                self.fail_face(id, e);
                 Ok(id)
             }
             Err(e) => {
@@ -210,7 +210,7 @@ impl Engine {
     }
 
     /// Handles the end of a face's connection, or its failure to come up.
-    pub(super) fn fail_face(&mut self, id: FaceId, why: &str) {
+    pub(super) fn fail_face(&mut self, id: FaceId, why: impl Into<FaceEnd>) {
         let again = self.now() + REDIAL;
         let Some(face) = self.net.faces.get_mut(id) else { return };
         if face.persistency != Persistency::Permanent {
@@ -222,14 +222,14 @@ impl Engine {
             self.close_transport(&old);
         }
         if !known {
-            tracing::info!(face = %id, %peer, why, "face is down; it is dialled again");
-            let why = why.to_owned();
+            let why = why.into();
+            tracing::info!(face = %id, %peer, %why, "face is down; it is dialled again");
             self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: false });
         }
     }
 
     /// Ends a face for good and reports that to the program.
-    pub fn drop_face(&mut self, id: FaceId, why: &str) {
+    pub fn drop_face(&mut self, id: FaceId, why: impl Into<FaceEnd>) {
         let Some(face) = self.net.faces.remove(id) else { return };
         self.forwarder.remove_face(id);
         self.close_transport(&face.transport);
@@ -240,8 +240,8 @@ impl Engine {
         if came_by && !face.came_up {
             return; // it was never reported: a visitor that only loaded a page, for example
         }
-        tracing::info!(face = %id, peer = %face.address, why, "face is gone");
-        let (peer, why) = (face.address, why.to_owned());
+        let (peer, why) = (face.address, why.into());
+        tracing::info!(face = %id, %peer, %why, "face is gone");
         self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });
     }
 
@@ -304,7 +304,7 @@ impl Engine {
                 face.came_up = false;
             }
             if let Err(e) = self.connect(id, &peer) {
-                self.fail_face(id, &e.to_string());
+                self.fail_face(id, e);
             }
         }
     }

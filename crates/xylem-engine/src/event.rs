@@ -1,14 +1,52 @@
-//! [`EngineEvent`]: the events that a program receives.
+//! [`EngineEvent`]: the events that a program receives. [`FaceEnd`]: why a face ended.
 
+use std::io;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
 use xylem_forward::FaceId;
-use xylem_link::StreamId;
+use xylem_link::{CloseReason, StreamId};
 use xylem_packet::{NackReason, Name};
+use xylem_reach::relay::RelayRefusal;
 
 use crate::reaching::RelayNotice;
-use xylem_library::reachable::FaceAddress;
+use xylem_library::reachable::{FaceAddress, KEYLESS};
+
+/// Why a face's connection ended, or never came up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FaceEnd {
+    /// Its encrypted link ended.
+    #[error(transparent)]
+    Link(#[from] CloseReason),
+    /// Nothing answered at an address that was dialled without a key. A peer there may answer those alone that know
+    /// its key.
+    #[error("{KEYLESS}")]
+    Keyless,
+    /// The relay through which it was dialled refuses to connect it.
+    #[error(transparent)]
+    Relay(#[from] RelayRefusal),
+    /// The relay through which it was dialled has failed.
+    #[error("relay {at}: {why}")]
+    RelayFailed {
+        /// The relay's address.
+        at: String,
+        /// The failure, as text for users.
+        why: String,
+    },
+    /// Its socket failed.
+    #[error(transparent)]
+    Socket(#[from] io::Error),
+    /// This program ended it, for this reason.
+    #[error("{0}")]
+    Dropped(&'static str),
+}
+
+impl From<&'static str> for FaceEnd {
+    fn from(why: &'static str) -> Self {
+        Self::Dropped(why)
+    }
+}
 
 /// An event of the engine for its program.
 #[derive(Debug)]
@@ -35,8 +73,8 @@ pub enum EngineEvent {
         face: FaceId,
         /// Its other end.
         peer: FaceAddress,
-        /// The reason, as text for users.
-        why: String,
+        /// The reason.
+        why: FaceEnd,
         /// It will not be dialled again.
         gone: bool,
     },

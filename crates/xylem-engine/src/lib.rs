@@ -49,7 +49,7 @@ pub use crate::error::{EngineError, certificate};
 use crate::faces::EngineFaces;
 pub use crate::faces::{EngineFace, FaceLimits, FaceTrouble, Transport};
 use dispatch::Dispatch;
-pub use event::{EngineEvent, StreamEvent};
+pub use event::{EngineEvent, FaceEnd, StreamEvent};
 use listening::FaceListener;
 pub use look_up::{look_up, look_up_place, resolve, ways_to};
 use meeting::SocketSharers;
@@ -445,7 +445,7 @@ impl Engine {
                 _ => Ok(()),
             };
             if let Err(e) = outcome {
-                self.fail_face(id, &e.to_string());
+                self.fail_face(id, e);
             }
         }
         self.net.unflushed = unflushed;

@@ -10,10 +10,10 @@ use xylem_link::{CloseReason, LinkEvent};
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
 
 use super::dispatch::{Dispatch, is_data, place_in};
-use super::{Engine, EngineEvent, PollSource};
+use super::{Engine, EngineEvent, FaceEnd, PollSource};
 use crate::faces::{EngineFace, Transport};
 use xylem_library::admission::FaceStanding;
-use xylem_library::reachable::{KEYLESS, PeerAddress};
+use xylem_library::reachable::PeerAddress;
 use xylem_sockets::ReceivedTrain;
 
 /// The NDNLPv2 congestion mark that replaces a datagram's own (ECN CE).
@@ -123,8 +123,10 @@ impl Engine {
                     let openly =
                         self.net.knock.is_none() && peer.is_some_and(PeerAddress::is_keyless);
                     match reason {
-                        CloseReason::HandshakeTimeout if openly => self.fail_face(id, KEYLESS),
-                        _ => self.fail_face(id, &reason.to_string()),
+                        CloseReason::HandshakeTimeout if openly => {
+                            self.fail_face(id, FaceEnd::Keyless);
+                        }
+                        _ => self.fail_face(id, reason),
                     }
                 }
                 other if self.net.relay_event(&other) => {}
@@ -201,13 +203,13 @@ impl Engine {
         match came_up {
             Ok(true) => self.came_up(id),
             Ok(false) => {}
-            Err(e) => return self.fail_face(id, &e.to_string()),
+            Err(e) => return self.fail_face(id, e),
         }
         let outcome = if is_stream { self.receive_stream(id) } else { self.receive_web_socket(id) };
         match outcome {
             Ok(true) => self.net.unfinished.push(source),
             Ok(false) => {}
-            Err(e) => self.fail_face(id, &e.to_string()),
+            Err(e) => self.fail_face(id, e),
         }
     }
 

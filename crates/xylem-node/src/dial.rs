@@ -13,10 +13,10 @@ use crate::event::Event;
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
 use crate::reaching;
-use xylem_engine::{Engine, RelayUse, ways_to};
+use xylem_engine::{Engine, FaceEnd, RelayUse, ways_to};
 use xylem_library::peers::PeerToDial;
 use xylem_library::reachable::{
-    FaceAddress, FetchWays, KEYLESS, PeerAddress, PeerWay, Redials, Relay, Starts,
+    FaceAddress, FetchWays, PeerAddress, PeerWay, Redials, Relay, Starts,
 };
 use xylem_reach::relay::{ConnectTarget, RelayRefusal};
 
@@ -57,7 +57,7 @@ pub(crate) struct Dialler {
     /// For each of `peers`, since when its relay has reported it absent. `None`: it has not.
     absent_since: Vec<Option<Duration>>,
     /// For each of `peers`, the latest failure.
-    warnings: Vec<Option<String>>,
+    warnings: Vec<Option<FaceEnd>>,
 }
 
 /// The addresses to dial for a named peer, those through a NAT64 included.
@@ -126,7 +126,7 @@ impl Dialler {
             _ => {}
         }
         Ok(Self {
-            warnings: vec![None; peers.len()],
+            warnings: peers.iter().map(|_| None).collect(),
             absent_since: vec![None; peers.len()],
             begun: vec![None; peers.len()],
             peers,
@@ -185,17 +185,17 @@ impl Dialler {
         match engine.dial(&self.peers[i], Persistency::Persistent) {
             Ok(face) => drop(self.dialled.insert(face, i)),
             Err(e) => {
-                self.failed(engine.now(), i, &e.to_string());
+                self.failed(engine.now(), i, e.into());
                 self.starts.failed();
                 self.redial_if_alone(engine.now());
             }
         }
     }
 
-    fn failed(&mut self, now: Duration, i: usize, why: &str) {
-        let nobody = why == RelayRefusal::NotHere.to_string();
+    fn failed(&mut self, now: Duration, i: usize, why: FaceEnd) {
+        let nobody = matches!(why, FaceEnd::Relay(RelayRefusal::NotHere));
         self.absent_since[i] = nobody.then(|| self.absent_since[i].unwrap_or(now));
-        self.warnings[i] = Some(why.to_owned());
+        self.warnings[i] = Some(why);
     }
 
     /// While no peer is up, schedules every idle peer for another dial, each after its own pause.
@@ -432,9 +432,8 @@ impl Dialler {
         let Some(warning) = self.dialled.get(&face).map(|i| &mut self.warnings[*i]) else {
             return false;
         };
-        let why = CloseReason::WrongPeer.to_string();
-        let known = warning.replace(why.clone());
-        known != Some(why) && self.up.is_empty()
+        let known = warning.replace(CloseReason::WrongPeer.into());
+        !matches!(known, Some(FaceEnd::Link(CloseReason::WrongPeer))) && self.up.is_empty()
     }
 
     /// Whether a face leads to one node over an encrypted link, rather than to any node behind a forwarder.
@@ -474,7 +473,7 @@ impl Dialler {
     }
 
     /// Handles a face that is gone. Returns whether it was up.
-    pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &str) -> bool {
+    pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: FaceEnd) -> bool {
         if let Some(i) = self.dialled.remove(&face) {
             self.failed(now, i, why);
             self.starts.failed();
@@ -530,11 +529,14 @@ impl Dialler {
     }
 
     /// A failure that a peer had, or may have.
-    pub(crate) fn warning(&self, i: usize) -> Option<&str> {
+    pub(crate) fn warning(&self, i: usize) -> Option<String> {
         let keyless = self.peers[i].is_keyless() && !self.must_vouch[i];
-        let silent = |why: &str| why == CloseReason::HandshakeTimeout.to_string();
-        let known = self.warnings[i].as_deref();
-        if keyless && known.is_none_or(silent) { Some(KEYLESS) } else { known }
+        match &self.warnings[i] {
+            None | Some(FaceEnd::Link(CloseReason::HandshakeTimeout)) if keyless => {
+                Some(FaceEnd::Keyless.to_string())
+            }
+            known => known.as_ref().map(FaceEnd::to_string),
+        }
     }
 
     /// All failures in one line, each with its peer.

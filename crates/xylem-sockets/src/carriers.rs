@@ -264,13 +264,13 @@ impl Carriers {
     }
 
     /// Writes waiting bytes to the kernel; returns the connections that ended, and why.
-    pub fn flush(&mut self, now: Duration) -> Vec<(CarrierId, String)> {
+    pub fn flush(&mut self, now: Duration) -> Vec<(CarrierId, io::Error)> {
         let mut ended = Vec::new();
         for id in self.unflushed.drain(..) {
             let Some(connection) = self.live.get_mut(&id) else { continue };
             connection.unflushed = false;
             if let Err(e) = connection.flush(now) {
-                ended.push((id, e.to_string()));
+                ended.push((id, e));
             }
         }
         ended

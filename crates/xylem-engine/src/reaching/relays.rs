@@ -16,9 +16,9 @@ use xylem_reach::relay::{ConnectTarget, HEADER};
 use xylem_sockets::CarrierDial;
 
 use super::state::{CircuitState, MAX_RELAYS, RelayLinkState, RelayNotice, RelayUse, UsedRelay};
-use crate::Engine;
 use crate::dialling::wildcard;
 use crate::faces::Transport;
+use crate::{Engine, FaceEnd};
 
 /// Time between two dials of one relay.
 const BETWEEN: Duration = Duration::from_millis(50);
@@ -182,9 +182,11 @@ impl Engine {
         if relay.is_kept() {
             relay.schedule_redial(now);
         }
-        let what = format!("relay {}: {why}", relay.display_address());
+        let at = relay.display_address().to_string();
         links.into_iter().for_each(|link| self.close_transport(&Transport::Link(link)));
-        faces.into_iter().for_each(|face| self.fail_face(face, &what));
+        for face in faces {
+            self.fail_face(face, FaceEnd::RelayFailed { at: at.clone(), why: why.to_owned() });
+        }
         self.tell_of_relay(i, RelayNotice::Failed { why: why.to_owned() });
     }
 

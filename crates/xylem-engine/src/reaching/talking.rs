@@ -186,7 +186,7 @@ impl Engine {
                     return;
                 }
                 let face = relay.circuits.swap_remove(place).face;
-                self.fail_face(face, &why.to_string());
+                self.fail_face(face, why);
             }
             RelayEvent::Refused(None, why) => self.relay_failed(i, &why.to_string()),
             RelayEvent::Observed { address, by } => {

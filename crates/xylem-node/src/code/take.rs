@@ -417,7 +417,7 @@ impl Program for CodeClient<'_> {
                     self.tried.retain(|_, by| *by != face);
                 }
                 self.again.retain(|(_, of)| *of != face);
-                self.why = why;
+                self.why = why.to_string();
             }
             EngineEvent::Stream { face, stream, what } => {
                 if self.tries.get(&face).is_none_or(|(ours, _)| *ours != stream) {

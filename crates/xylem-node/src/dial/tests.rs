@@ -30,12 +30,12 @@ fn dialler() -> Dialler {
 #[test]
 fn absence_at_the_only_relay_ends_the_fetch() {
     let mut dialler = dialler();
-    let not_here = RelayRefusal::NotHere.to_string();
+    let not_here = || RelayRefusal::NotHere.into();
     assert!(!dialler.is_hopeless(ABSENT_AFTER * 100), "nobody has said anything");
-    dialler.failed(MS * 100, 1, &not_here);
+    dialler.failed(MS * 100, 1, not_here());
     assert!(dialler.sharer_is_absent() && !dialler.is_hopeless(ABSENT_AFTER + MS * 99));
     // The relay is asked again meanwhile, and reports the same.
-    dialler.failed(MS * 1_100, 1, &not_here);
+    dialler.failed(MS * 1_100, 1, not_here());
     assert!(dialler.is_hopeless(ABSENT_AFTER + MS * 100));
 }
 
@@ -43,15 +43,16 @@ fn absence_at_the_only_relay_ends_the_fetch() {
 #[test]
 fn other_relay_failures_do_not_end_the_fetch() {
     let mut dialler = dialler();
-    for why in [RelayRefusal::Quota.to_string(), "no answer to the handshake in time".to_owned()] {
-        dialler.failed(MS, 0, "no answer to the handshake in time");
-        dialler.failed(MS, 1, &why);
-        assert!(!dialler.is_hopeless(ABSENT_AFTER * 100), "{why}");
+    let silent = || FaceEnd::Link(CloseReason::HandshakeTimeout);
+    for why in [RelayRefusal::Quota.into(), silent()] {
+        dialler.failed(MS, 0, silent());
+        dialler.failed(MS, 1, why);
+        assert!(!dialler.is_hopeless(ABSENT_AFTER * 100), "{:?}", dialler.warnings[1]);
     }
-    dialler.failed(MS, 1, &RelayRefusal::NotHere.to_string());
+    dialler.failed(MS, 1, RelayRefusal::NotHere.into());
     assert!(dialler.is_hopeless(ABSENT_AFTER + MS));
     // The relay led to the sharer before, and no longer does.
-    dialler.failed(ABSENT_AFTER + MS, 1, "no answer to the handshake in time");
+    dialler.failed(ABSENT_AFTER + MS, 1, silent());
     assert!(!dialler.is_hopeless(ABSENT_AFTER * 100));
 }
 
@@ -59,7 +60,7 @@ fn other_relay_failures_do_not_end_the_fetch() {
 #[test]
 fn a_late_address_gets_its_full_time() {
     let mut dialler = dialler();
-    dialler.failed(MS, 1, &RelayRefusal::NotHere.to_string());
+    dialler.failed(MS, 1, RelayRefusal::NotHere.into());
     dialler.begun[0] = Some(ABSENT_AFTER);
     assert!(!dialler.is_hopeless(ABSENT_AFTER * 2 - MS));
     assert!(dialler.is_hopeless(ABSENT_AFTER * 2));

@@ -206,7 +206,7 @@ impl PublicSearch<'_> {
         }
     }
 
-    fn drop_face(&mut self, engine: &mut Engine, face: FaceId, why: &str) {
+    fn drop_face(&mut self, engine: &mut Engine, face: FaceId, why: &'static str) {
         if self.dialled.remove(&face).is_some() {
             engine.drop_face(face, why);
         }

@@ -11,7 +11,8 @@ impl FetchState {
     /// The peers to be reached, with the reasons why they are not.
     pub(super) fn tried(&self) -> Vec<TriedPeer> {
         let tried = |(i, (peer, connected))| {
-            let why = self.waiting.why(peer).or(self.dialler.warning(i)).map(str::to_owned);
+            let of_system = self.waiting.why(peer).map(str::to_owned);
+            let why = of_system.or_else(|| self.dialler.warning(i));
             TriedPeer { peer: peer.into(), connected, why: why.filter(|_| !connected) }
         };
         self.dialler.tried().enumerate().map(tried).collect()

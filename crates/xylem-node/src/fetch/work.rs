@@ -303,9 +303,10 @@ impl FetchState {
                     let stats = self.transfer.peers(now).find(|s| s.peer == peer_of(face));
                     stats.into_iter().for_each(|stats| swarm.count(&peer, stats.bytes));
                 }
-                if self.dialler.went_down(now, face, &why) {
+                let told = why.to_string();
+                if self.dialler.went_down(now, face, why) {
                     self.transfer.remove_peer(now, peer_of(face));
-                    on_event(Event::PeerGone { peer, why });
+                    on_event(Event::PeerGone { peer, why: told });
                 }
             }
         }

@@ -93,7 +93,7 @@ impl Program for MailDial {
             EngineEvent::FaceUp { face, .. } => drop(self.up.get_or_insert(face)),
             EngineEvent::FaceDown { face, why, .. } => {
                 self.dialled.retain(|other| *other != face);
-                self.why = why;
+                self.why = why.to_string();
             }
             _ => {}
         }

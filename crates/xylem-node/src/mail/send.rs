@@ -434,7 +434,7 @@ impl Program for MailListener<'_> {
             EngineEvent::FaceDown { face, peer, why, .. } => {
                 self.mail_server.face_down(face);
                 self.code.iter_mut().for_each(|code| code.face_down(face));
-                (self.on_event)(Event::PeerGone { peer, why });
+                (self.on_event)(Event::PeerGone { peer, why: why.to_string() });
             }
             EngineEvent::Stream { face, stream, what }
                 if (self.code.as_mut())

@@ -335,6 +335,7 @@ impl Program for NodeProgram<'_> {
             }
             EngineEvent::FaceDown { face, peer, why, gone } => {
                 self.mail_server.face_down(face);
+                let why = why.to_string();
                 self.management.face_failed(face, &why, &mut answers);
                 if gone {
                     self.management.face_gone(now, face, &mut host, &mut answers);

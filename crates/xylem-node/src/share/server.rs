@@ -438,6 +438,7 @@ impl Program for ShareServer<'_> {
                 self.mail_server.handle(engine, face, stream, what);
             }
             EngineEvent::FaceDown { face, peer, why, .. } => {
+                let why = why.to_string();
                 for registrar in &mut self.registrars {
                     registrar.went_down(face, &why, &mut of_registrar(self.on_event));
                 }

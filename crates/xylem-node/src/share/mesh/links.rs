@@ -37,7 +37,7 @@ pub(in crate::share) trait MeshLinks {
     /// Keeps a link that another member dialled.
     fn keep(&mut self, face: FaceId);
 
-    fn hang_up(&mut self, face: FaceId, why: &str);
+    fn hang_up(&mut self, face: FaceId, why: &'static str);
 
     fn open(&mut self, face: FaceId) -> Option<StreamId>;
 
@@ -93,7 +93,7 @@ impl MeshLinks for Engine {
         self.keep_face(face);
     }
 
-    fn hang_up(&mut self, face: FaceId, why: &str) {
+    fn hang_up(&mut self, face: FaceId, why: &'static str) {
         self.drop_face(face, why);
     }
 

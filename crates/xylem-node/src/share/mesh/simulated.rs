@@ -133,7 +133,7 @@ impl MeshLinks for SimulatedLinks {
 
     fn keep(&mut self, _face: FaceId) {}
 
-    fn hang_up(&mut self, face: FaceId, _why: &str) {
+    fn hang_up(&mut self, face: FaceId, _why: &'static str) {
         if let Some(link) = self.gone(face) {
             self.endpoint.close(link);
         }
