@@ -61,7 +61,7 @@ pub(super) fn listen_further(engine: &mut Engine, on_event: &mut dyn FnMut(Event
             match engine.listen(&at) {
                 Ok(uri) => {
                     let uri = uri.with_key(engine.link_key());
-                    web |= uri.to_string().ends_with(":443");
+                    web |= at.link_address().is_some_and(|at| at.port() == 443);
                     on_event(Event::Listening { uri });
                 }
                 Err(why) => tracing::debug!(?place, %why, "cannot listen there"),
