@@ -13,9 +13,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::LibraryEvent;
-use xylem_library::witness::{CosignatureDemand, Witnessed};
 use xylem_node::Event;
 use xylem_object::witness::Evidence;
+use xylem_witness::{CosignatureDemand, Witnessed};
 
 /// Longest evidence file in bytes that is read. It holds two manifests and a proof.
 const MAX_EVIDENCE: u64 = 64 * 1024;

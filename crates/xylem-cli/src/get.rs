@@ -24,11 +24,11 @@ use std::time::Duration;
 use xylem_app::VerifyWith;
 use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
 use xylem_bucket::is_in_bucket;
-use xylem_library::witness::{DialVersions, VersionSource, witnessed};
 use xylem_library::{
     Blame, Error, Existing, FetchMode, Output, SaveOptions, SpaceCheck, Stop, read_rule,
 };
 use xylem_node::{Event, GetOptions, LinkOptions, ServeOptions, ShapeLevel, VersionDialer};
+use xylem_witness::{DialVersions, VersionSource, witnessed};
 
 /// Fetches what a ticket or a name stands for, verified on arrival
 ///

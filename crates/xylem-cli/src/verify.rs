@@ -13,10 +13,10 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use xylem_library::verify::{Damage, ExtraPath, Extras, VerifySummary};
-use xylem_library::witness::ExtendsOptions;
 use xylem_library::{Existing, Output, SaveOptions, Stop};
 use xylem_node::{GetError, GetOptions, LinkOptions, VerifyOptions, VersionDialer};
 use xylem_object::PublicationKind;
+use xylem_witness::ExtendsOptions;
 
 /// Checks a path against a ticket; prints each damaged byte range
 ///
@@ -196,7 +196,7 @@ fn extends(
         stop: &stop,
         on_event: &mut |event| out.event(event),
     };
-    let shown = xylem_library::witness::extends(&options, demand.as_ref(), &mut dialling);
+    let shown = xylem_witness::extends(&options, demand.as_ref(), &mut dialling);
     out.take_broken()?;
     let summary = shown?;
     let why = summary.why_not.as_deref();

@@ -16,8 +16,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 use xylem_library::Blame;
 use xylem_library::keys::Keyring;
-use xylem_library::witness::{WatchOptions, watch};
 use xylem_node::VersionDialer;
+use xylem_witness::{WatchOptions, watch};
 
 /// Pause before the next try if no peer was reached.
 const REST: Duration = Duration::from_secs(2);

@@ -56,6 +56,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "xylem-witness",
+        &[
+            "xylem-hash",
+            "xylem-tree",
+            "xylem-packet",
+            "xylem-trust",
+            "xylem-object",
+            "xylem-forward",
+            "xylem-store",
+            "xylem-library",
+        ],
+    ),
+    (
         "xylem-client",
         &[
             "xylem-congestion",

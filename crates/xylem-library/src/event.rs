@@ -5,12 +5,12 @@ use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
 use xylem_hash::Hash;
+use xylem_object::witness::WitnessStatement;
 use xylem_packet::Name;
 use xylem_store::StoreError;
 
 use crate::error::advised;
 use crate::json;
-use crate::witness::Testimony;
 
 /// Events of a call that works on files, in order. As JSON, an event of `docs/spec/json-events.md`.
 #[derive(Clone, Debug, Serialize)]
@@ -178,6 +178,35 @@ pub struct ListedSize {
     pub path: PathBuf,
     /// Its size, bytes.
     pub size: u64,
+}
+
+/// Co-signature of a version by a witness, as reported to the user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Testimony {
+    /// The witness.
+    #[serde(serialize_with = "json::text")]
+    pub witness: Name,
+    /// The version.
+    pub version: u64,
+    /// Size of the version in bytes.
+    pub bytes: u64,
+    /// Whether the witness verified that the version begins with what it saw before.
+    pub proven: bool,
+    /// Time of the co-signature, by the witness's clock, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// Start of the witness's unbroken record, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// First version of that record.
+    pub first: u64,
+}
+
+impl Testimony {
+    /// Makes the report of a statement by `witness`.
+    #[must_use]
+    pub fn new(witness: Name, said: &WitnessStatement) -> Self {
+        let WitnessStatement { version, size, proven, time_ms, since_ms, first, .. } = *said;
+        Self { witness, version, bytes: size, proven, time_ms, since_ms, first }
+    }
 }
 
 /// A checkpoint of a growing object: made here, or fetched and proven to continue the last one.

@@ -66,7 +66,6 @@ pub mod sealed;
 pub mod scrub;
 pub mod upkeep;
 pub mod verify;
-pub mod witness;
 
 pub mod command_times;
 pub mod disk_cache;
@@ -75,7 +74,7 @@ pub mod relay_clients;
 
 pub use disk::{disk, use_medium};
 pub use error::{Blame, Error, Failure, advised, blame_of};
-pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
+pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason, Testimony};
 pub use exclude::{
     ExcludeError, Exclusion, LonePatternError, PatternError, RulesError, read_rule, read_rules,
 };

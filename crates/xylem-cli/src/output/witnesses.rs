@@ -2,7 +2,7 @@
 
 use super::text::{bytes, clean, duration};
 use std::time::Duration;
-use xylem_library::witness::Testimony;
+use xylem_library::Testimony;
 
 /// A witness's co-signature in words.
 pub(crate) fn cosigned(said: &Testimony) -> String {

@@ -26,11 +26,11 @@ use xylem_engine::wall_clock;
 use xylem_library::GetSummary;
 use xylem_library::follow::{ContinuationProof, FollowedStream};
 use xylem_library::record::keep_fetched;
-use xylem_library::witness::{
+use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
+use xylem_witness::{
     ASK_EVERY, CosignatureDemand, NewestQuery, POINTER_LIFETIME, VersionSource, evidence_hint,
     keep_evidence, witnessed,
 };
-use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 
 /// Segments requested past the first missing one. Segments that arrive out of order have to be buffered.
 const WINDOW_SEGMENTS: u64 = 1_024;

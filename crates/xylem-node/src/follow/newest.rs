@@ -4,13 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use xylem_hash::Hash;
-use xylem_library::witness::{ASK_EVERY, NewestQuery, evidence_hint, keep_evidence};
 use xylem_library::{Blame, Error, Stop};
 use xylem_object::witness::{Evidence, SignedVersion};
 use xylem_object::{Manifest, PublisherId, naming};
 use xylem_transfer::TransferSpec;
 use xylem_tree::Geometry;
 use xylem_tree::consistency::{self, ConsistencyError};
+use xylem_witness::{ASK_EVERY, NewestQuery, evidence_hint, keep_evidence};
 
 use super::versions::proof;
 use crate::event::Event;

@@ -1,4 +1,4 @@
-//! [`VersionDialer`]: fetches versions of publications from peers, for [`xylem_library::witness`].
+//! [`VersionDialer`]: fetches versions of publications from peers, for [`xylem_witness`].
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut};
@@ -16,8 +16,8 @@ use crate::fetch::{Fetch, FetchError, FetchNext};
 use crate::shaping::LinkOptions;
 use xylem_engine::wall_clock;
 use xylem_library::reachable::{PeerAddress, Relay};
-use xylem_library::witness::{DialVersions, VersionSource};
 use xylem_library::{Blame, Error, LibraryEvent, Stop, UnixTime};
+use xylem_witness::{DialVersions, VersionSource};
 
 /// How to reach the peers of tickets. The fields have the meaning of those of [`crate::GetOptions`].
 pub struct VersionDialer<'a> {

@@ -85,7 +85,7 @@ impl Failure for ShareError {
     }
 }
 
-crate::failure::of_library!(ShareError: xylem_library::witness::CosigningError, xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
+crate::failure::of_library!(ShareError: xylem_witness::CosigningError, xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
 
 /// How to publish files and directories. The default publishes nothing and has no store: the caller sets `paths` and
 /// `store`. The other defaults suit most uses: this machine's own addresses, and no announcement.

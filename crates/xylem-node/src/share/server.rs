@@ -36,8 +36,8 @@ use xylem_library::announcers::Announcers;
 use xylem_library::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
 use xylem_library::reachable::{FaceAddress, Relay, WayTaken};
 use xylem_library::served::{GetterTraffic, ServedStats};
-use xylem_library::witness::Cosigned;
 use xylem_library::{LibraryEvent, SkipReason, Stop};
+use xylem_witness::Cosigned;
 
 /// Time for last answers to leave after a share has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);

@@ -8,8 +8,8 @@ use xylem_packet::Name;
 
 use super::MAX_AHEAD_MS;
 use super::error::CosigningError;
-use crate::keys::certificate;
-use crate::time::UnixTime;
+use xylem_library::UnixTime;
+use xylem_library::keys::certificate;
 
 /// The required witnesses, their number, and the greatest age of a co-signature.
 pub struct CosignatureDemand {
@@ -119,8 +119,8 @@ impl CosignatureDemand {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{NOW, Witnesses, later, version};
     use super::*;
+    use crate::record::tests::{NOW, Witnesses, later, version};
 
     #[test]
     fn only_named_witnesses_count_each_once_and_in_time() {

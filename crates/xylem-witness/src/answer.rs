@@ -9,9 +9,9 @@ use xylem_object::{PublisherId, naming};
 use xylem_packet::Interest;
 
 use super::kept::{Cosigned, SharedVersion};
-use crate::event::LibraryEvent;
-use crate::publications::Publications;
-use crate::time::UnixTime;
+use xylem_library::LibraryEvent;
+use xylem_library::UnixTime;
+use xylem_library::publications::Publications;
 
 impl Cosigned {
     /// Answers an Interest that asks for, or submits, co-signatures of a shared publication: returns the Data, and

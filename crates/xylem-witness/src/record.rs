@@ -20,8 +20,8 @@ use xylem_store::{Clobber, StoreError, create_dirs, write_atomically};
 use xylem_trust::{Signer, key_name_of};
 
 use super::error::CosigningError;
-use crate::disk::disk;
-use crate::time::UnixTime;
+use xylem_library::UnixTime;
+use xylem_library::disk;
 
 /// Age at which the newest version is co-signed again: the later time shows that no newer version is withheld.
 pub const COSIGN_AGAIN: std::time::Duration = std::time::Duration::from_secs(3_600);
@@ -316,7 +316,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::keys::{KeyKind, Keyring};
+    use xylem_library::keys::{KeyKind, Keyring};
     use xylem_object::witness::{HistorySplit, StepError};
     use xylem_object::{Growing, Manifest, PublisherKey, naming, sign_manifest};
     use xylem_tree::{Geometry, Outboard, SegmentSize, consistency};

@@ -6,8 +6,8 @@ use xylem_packet::{Data, Interest, NameRef};
 
 use super::newest::ASK_EVERY;
 use super::versions::VersionSource;
-use crate::error::Error;
-use crate::keys;
+use xylem_library::Error;
+use xylem_library::keys;
 
 /// Attempts while no peer answers.
 const TRIES: usize = 3;

@@ -14,15 +14,15 @@ use xylem_object::witness::{
 use xylem_packet::Name;
 use xylem_trust::Signer;
 
-use super::Testimony;
 use super::error::CosigningError;
 use super::hand_over::hand_over;
 use super::newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME};
 use super::questions::OpenQuestions;
 use super::record::{COSIGN_AGAIN, WitnessRecord, keep_evidence};
 use super::versions::{DialVersions, VersionSource};
-use crate::error::{Blame, Error};
-use crate::event::LibraryEvent;
+use xylem_library::LibraryEvent;
+use xylem_library::Testimony;
+use xylem_library::{Blame, Error};
 
 /// Rounds in which connected peers are asked for co-signatures of this witness, while one of them does not answer.
 const TRIES: usize = 3;

@@ -8,8 +8,8 @@ use xylem_packet::{Data, InterestBuilder, Name};
 
 use super::newest::ASK_EVERY;
 use super::versions::VersionSource;
-use crate::error::Error;
-use crate::keys;
+use xylem_library::Error;
+use xylem_library::keys;
 
 /// Most unanswered Interests.
 const MAX_OPEN: usize = 256;

@@ -12,10 +12,11 @@ use xylem_object::witness::{
     decode_list, encode_list,
 };
 
+use super::MAX_AHEAD_MS;
 use super::demand::named;
 use super::error::CosigningError;
-use super::{MAX_AHEAD_MS, Testimony};
-use crate::time::UnixTime;
+use xylem_library::Testimony;
+use xylem_library::UnixTime;
 
 const DIR: &str = "witnessed";
 const MAX_FILE: u64 = (MAX_COSIGNATURES * (MAX_COSIGNATURE + 2) + 2) as u64;
@@ -216,8 +217,8 @@ impl Cosigned {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{NOW, Witnesses, later, version};
     use super::*;
+    use crate::record::tests::{NOW, Witnesses, later, version};
     use xylem_object::witness::SignedVersion;
 
     fn named(all: &Witnesses, who: &[&str]) -> Cosigned {

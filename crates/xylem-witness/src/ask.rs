@@ -6,14 +6,14 @@ use std::time::Duration;
 use xylem_object::witness::{Evidence, HistorySplit, SignedVersion, VersionStep, step};
 use xylem_packet::Name;
 
-use super::Testimony;
 use super::demand::{CosignatureDemand, NamedStatement};
 use super::newest::ASK_EVERY;
 use super::questions::OpenQuestions;
 use super::record::keep_evidence;
 use super::versions::VersionSource;
-use crate::error::{Blame, Error};
-use crate::time::UnixTime;
+use xylem_library::Testimony;
+use xylem_library::UnixTime;
+use xylem_library::{Blame, Error};
 
 /// Pause before peers are asked again, while co-signatures are missing.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -227,11 +227,11 @@ impl CosignatureQuery<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::tests::{NOW, Witnesses, later, version};
     use super::*;
-    use crate::event::LibraryEvent;
+    use crate::record::tests::{NOW, Witnesses, later, version};
     use bytes::Bytes;
     use std::collections::VecDeque;
+    use xylem_library::LibraryEvent;
     use xylem_object::packets::digest_signed;
     use xylem_object::witness::encode_list;
     use xylem_packet::Interest;

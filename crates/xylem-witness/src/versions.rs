@@ -7,9 +7,9 @@ use xylem_object::Ticket;
 use xylem_object::witness::SignedVersion;
 use xylem_packet::Name;
 
-use crate::error::Error;
-use crate::event::LibraryEvent;
-use crate::time::UnixTime;
+use xylem_library::Error;
+use xylem_library::LibraryEvent;
+use xylem_library::UnixTime;
 
 /// Versions of one publication, as peers serve them.
 pub trait VersionSource {

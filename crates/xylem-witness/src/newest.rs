@@ -8,8 +8,8 @@ use xylem_object::growing::{pointer_name, pointer_target};
 use xylem_object::naming::{self, PublicationRequest};
 use xylem_packet::{InterestBuilder, Name, Packet};
 
-use crate::error::Error;
-use crate::keys;
+use xylem_library::Error;
+use xylem_library::keys;
 
 /// Lifetime of an Interest for the newest version, and the time between two of them while the publisher is silent.
 pub const ASK_EVERY: Duration = Duration::from_secs(1);

@@ -6,8 +6,8 @@ use xylem_object::witness::{HistorySplit, MAX_COSIGNATURES, StepError};
 use xylem_packet::{EncodeError, Name};
 use xylem_store::StoreError;
 
-use crate::error::{Blame, Failure, advised, blame_of};
-use crate::keys::KeyFileError;
+use xylem_library::keys::KeyFileError;
+use xylem_library::{Blame, Failure, advised, blame_of};
 
 /// Why no version is co-signed, or no witness can be asked.
 #[derive(Debug, thiserror::Error)]
