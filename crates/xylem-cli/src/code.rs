@@ -16,6 +16,9 @@ pub(crate) const FOR_A_TICKET: &str =
 /// Whether a word of the command line is meant to be a code.
 pub(crate) use xylem_node::code::looks_like_code;
 
+/// Seconds after which a code is given up by default. Of these the DHT needs some twenty, if an offerer is listed late.
+pub(crate) const CODE_GIVE_UP_S: u32 = 30;
+
 /// Where to look for the peer that shows a code.
 #[derive(Clone, Debug)]
 pub(crate) struct CodeSource {

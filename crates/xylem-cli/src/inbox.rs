@@ -2,7 +2,7 @@
 
 use crate::accept::{AcceptArgs, accept};
 use crate::cli::Common;
-use crate::code::{CodeSource, FOR_A_TICKET, looks_like_code, read, redeem};
+use crate::code::{CODE_GIVE_UP_S, CodeSource, FOR_A_TICKET, looks_like_code, read, redeem};
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::{CodeDhtArgs, LanArgs};
 use crate::flags::{FromArgs, TimeoutArgs};
@@ -215,7 +215,7 @@ pub(crate) fn run(args: InboxArgs, common: &Common, out: &mut Out) -> Result<Exi
             let stop = stop::on_signals()?;
             let (from, relays, lan) = (from.peers()?, relay.relays(common)?, lan.lan(common)?);
             let whom = CodeSource { from, relays, lan, dht: dht.with_store(common)? };
-            let told = redeem(&card, whom, timeout.or_seconds(10), &stop, out)?;
+            let told = redeem(&card, whom, timeout.or_seconds(CODE_GIVE_UP_S), &stop, out)?;
             let card = read(&told, FOR_A_TICKET)?;
             inbox.trust(&name, &Person::Card(Box::new(card)))?;
         }

@@ -1,7 +1,7 @@
 //! `xylem send PATH|TICKET PEER`: sends something to one peer, end-to-end encrypted.
 
 use crate::cli::Common;
-use crate::code::{CodeSource, FOR_A_TICKET, looks_like_code, read, redeem};
+use crate::code::{CODE_GIVE_UP_S, CodeSource, FOR_A_TICKET, looks_like_code, read, redeem};
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::{CodeDhtArgs, LanArgs};
 use crate::flags::{AnnouncedArgs, ListenArgs, TimeoutArgs};
@@ -146,7 +146,7 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
             lan: args.lan.lan(common)?,
             dht: args.dht.with_store(common)?,
         };
-        let told = redeem(&args.peer, whom, args.timeout.or_seconds(10), &stop, out)?;
+        let told = redeem(&args.peer, whom, args.timeout.or_seconds(CODE_GIVE_UP_S), &stop, out)?;
         port = told.port;
         // The addresses in its card may be those of a private network elsewhere.
         at.extend(told.from.link_address().filter(|_| port.is_some()));

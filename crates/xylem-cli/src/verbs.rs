@@ -169,12 +169,11 @@ const VERBS: &[Verb] = &[
 const MAX_SHOWN_FLAGS: usize = 8;
 
 /// What `--timeout` does in the verbs in which it is not 30 seconds and an end.
-const TIMEOUTS: [(&str, &str); 7] = [
+const TIMEOUTS: [(&str, &str); 6] = [
     ("get", "[default: 30; with --wait never]"),
     ("mount", "After this time a read of a file fails. [default: 30]"),
-    ("send", "After this time it tries again. [default: 10]"),
+    ("send", "After this time it tries again. [default: 10; for a code 30]"),
     ("inbox", "[default: 10]"),
-    ("inbox trust", "[default: 10]"),
     ("ticket", "[default: 3]"),
     ("witness", "After this time it tries again, except with --once. [default: 30]"),
 ];

@@ -7,7 +7,9 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::common::running::Running;
-use crate::common::{Share, assert_exit, file, finish, noise, stderr, text, until, xylem};
+use crate::common::{
+    Share, assert_exit, file, finish, noise, stderr, text, until, until_within, xylem,
+};
 use mainline::Testnet;
 use xylem_reach::code::{
     CodeRole, MAX_PUNCHES, PUNCH_LEN, SpokenCode, meeting_key, meeting_windows,
@@ -214,4 +216,100 @@ fn a_card_is_handed_over_and_mail_goes_there() {
     assert_exit(&finish(command), 0);
     assert_eq!(shows.heard("code_ended")["why"], "used");
     assert_eq!(shows.heard("mail")["kind"], "note");
+}
+
+/// Stops or continues a process.
+fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill").arg(name).arg(pid.to_string()).status().unwrap();
+    assert!(sent.success());
+}
+
+/// Runs a command with the code of a card, whose owner is listed in the DHT and answers after 11 s. Returns its output and
+/// the owner.
+fn with_a_late_card(dir: &Path, who: &str, arguments: &[&str]) -> (Output, Running) {
+    let net = testnet(20);
+    let mut command = with_dht(&dir.join("bob"), &net.bootstrap);
+    command.args(["--json", "inbox", "--listen", "127.0.0.1:0", "--code"]);
+    let shows = Running::of(command);
+    let code = shows.heard("code")["code"].as_str().unwrap().to_owned();
+    // Its announcement is stored by then.
+    std::thread::sleep(Duration::from_secs(2));
+    let pid = shows.0.id();
+    signal("-STOP", pid);
+    let later = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(11));
+        signal("-CONT", pid);
+    });
+    let mut command = with_dht(&dir.join(who), &net.bootstrap);
+    command.args(arguments).arg(code);
+    let output = finish(command);
+    later.join().unwrap();
+    (output, shows)
+}
+
+#[test]
+fn mail_waits_for_the_dht_as_long_as_a_fetch_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let note = file(dir.path(), "note", b"late");
+    let (output, shows) = with_a_late_card(dir.path(), "ann", &["send", "--note", text(&note)]);
+    assert_exit(&output, 0);
+    assert_eq!(shows.heard("mail")["kind"], "note");
+}
+
+#[test]
+fn a_name_waits_for_the_dht_as_long_as_a_fetch_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let (output, _shows) = with_a_late_card(dir.path(), "ann", &["inbox", "trust", "bob"]);
+    assert_exit(&output, 0);
+}
+
+/// A node of the DHT that passes datagrams of one peer on to another node, once it is told to.
+fn gate(to: SocketAddr, opens: std::sync::mpsc::Receiver<()>) -> SocketAddr {
+    let [front, back] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let at = front.local_addr().unwrap();
+    std::thread::spawn(move || {
+        opens.recv().unwrap();
+        let (of_peer, of_node) = (front.try_clone().unwrap(), back.try_clone().unwrap());
+        let peer = std::sync::Arc::new(std::sync::Mutex::new(None));
+        let known = peer.clone();
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4_096];
+            while let Ok((len, _)) = of_node.recv_from(&mut buffer) {
+                let to: Option<SocketAddr> = *known.lock().unwrap();
+                to.map(|to| of_peer.send_to(&buffer[..len], to).unwrap());
+            }
+        });
+        let mut buffer = [0; 4_096];
+        while let Ok((len, from)) = front.recv_from(&mut buffer) {
+            *peer.lock().unwrap() = Some(from);
+            back.send_to(&buffer[..len], to).unwrap();
+        }
+    });
+    at
+}
+
+/// No node answers before the code is shown, and then they do: both are reported, and each is true.
+#[test]
+fn a_code_that_the_dht_lists_late_is_reported_then() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let (open, opens) = std::sync::mpsc::channel();
+    let bootstrap = vec![gate(net.bootstrap[0].parse().unwrap(), opens).to_string()];
+    let (share, code) = share(dir.path(), b"content", &bootstrap);
+    let told = &share.told("code")[0];
+    assert_eq!((&told["dht"], &told["dht_waits"]), (&false.into(), &true.into()));
+    assert!(share.told("code_listed").is_empty());
+    open.send(()).unwrap();
+    until_within(Duration::from_secs(40), "a listing", || !share.told("code_listed").is_empty());
+    assert_exit(&get(dir.path(), "ann", &net.bootstrap, &[&code]), 0);
+    assert_eq!(share.told("code_listed").len(), 1);
+}
+
+/// What is said of the ticket is not said of a code that the DHT leads to.
+#[test]
+fn how_a_code_is_reached_is_said_apart_from_the_ticket() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let (share, _code) = share(dir.path(), b"content", &net.bootstrap);
+    until("reach", || !share.told("reach").is_empty());
+    let says = share.told("reach")[0]["says"].as_str().unwrap().to_owned();
+    assert!(says.starts_with("by the ticket this "), "{says}");
 }

@@ -34,8 +34,10 @@ pub enum CodeEvent {
         seconds: u64,
         /// Whether this machine's LAN resolves the number.
         lan: bool,
-        /// Whether the DHT resolves it.
+        /// Whether the DHT resolves it: a node has answered.
         dht: bool,
+        /// Whether the DHT is asked and no node has answered yet. Once one has, [`CodeEvent::Listed`] follows.
+        dht_waits: bool,
         /// The relay that resolves the number.
         #[serde(serialize_with = "json::some_text")]
         relay: Option<Relay>,
@@ -46,6 +48,9 @@ pub enum CodeEvent {
     /// The DHT is asked from now on: its nodes learn this machine's address and the number.
     #[serde(rename = "code_in_dht")]
     InDht,
+    /// The DHT resolves the number from now on, other than reported before.
+    #[serde(rename = "code_listed")]
+    Listed,
     /// A peer tried a wrong code.
     #[serde(rename = "code_wrong")]
     Wrong {

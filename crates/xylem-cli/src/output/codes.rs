@@ -8,8 +8,14 @@ use xylem_reach::kind::is_global;
 /// Note for a code that works on the local network alone.
 const NEAR: &str = "It works on this network only. For a peer elsewhere, give the same relay on both sides (--relay)";
 
+/// Note for a code while no node of the DHT answers.
+const NEAR_SO_FAR: &str = "No node of the DHT has answered yet: so far it works on this network only. A line follows when it is in the DHT";
+
+/// Note when the DHT lists a code after all.
+const LISTED: &str = "The code is in the DHT now: it leads here from elsewhere, too";
+
 /// Note before anything is sent to the DHT.
-const IN_DHT: &str = "Found through the BitTorrent DHT, where both addresses can be seen for ten minutes; --no-dht turns this off";
+const IN_DHT: &str = "Asking the BitTorrent DHT, where both addresses can be seen for ten minutes; --no-dht turns this off";
 
 fn means_the_same_everywhere(address: &Address) -> bool {
     match address {
@@ -30,7 +36,8 @@ pub(super) fn show(out: &mut Out, event: &CodeEvent) {
 fn line(event: &CodeEvent) -> (String, bool) {
     match event {
         CodeEvent::InDht => (IN_DHT.into(), false),
-        CodeEvent::Shown { code, of, seconds, lan, dht, relay, at } => {
+        CodeEvent::Listed => (LISTED.into(), false),
+        CodeEvent::Shown { code, of, seconds, lan, dht, dht_waits, relay, at } => {
             let (verb, what, from) = match of {
                 Offered::Ticket => ("get", "fetch it", "--from"),
                 Offered::Card => ("send FILE", "send to you", "--to"),
@@ -41,6 +48,7 @@ fn line(event: &CodeEvent) -> (String, bool) {
                 (Some(relay), _) => Some(format!(" --relay {relay}")),
                 (None, at) => at.map(|at| format!(" {from} {at}")),
             };
+            let only = if *dht_waits { NEAR_SO_FAR } else { NEAR };
             let near = at.first().map(|at| format!(" {from} {at}")).unwrap_or_default();
             let (flag, note) = match (lan, elsewhere) {
                 _ if *dht => (String::new(), String::new()),
@@ -48,9 +56,9 @@ fn line(event: &CodeEvent) -> (String, bool) {
                     String::new(),
                     format!("On this LAN that is enough; from elsewhere add{elsewhere}\n"),
                 ),
-                (true, None) => (String::new(), format!("{NEAR}\n")),
+                (true, None) => (String::new(), format!("{only}\n")),
                 (false, Some(elsewhere)) => (elsewhere, String::new()),
-                (false, None) => (near, format!("{NEAR}\n")),
+                (false, None) => (near, format!("{only}\n")),
             };
             let minutes = seconds / 60;
             let line = format!(
@@ -91,6 +99,7 @@ mod tests {
             seconds: 600,
             lan,
             dht,
+            dht_waits: false,
             relay: relay.map(|relay| relay.parse().expect("a relay")),
             at: at.iter().map(|at| at.parse().expect("an address")).collect(),
         };
@@ -103,6 +112,21 @@ mod tests {
             let line = line_of(lan, true, &["192.168.1.23:7348", "198.51.100.7:7348"], None);
             assert!(line.ends_with("xylem get 7-alpha-cobra-violin\n"), "{line}");
         }
+    }
+
+    #[test]
+    fn a_code_that_the_dht_may_list_later_is_near_so_far() {
+        let event = CodeEvent::Shown {
+            code: "7-alpha-cobra-violin".parse().expect("a code"),
+            of: Offered::Ticket,
+            seconds: 600,
+            lan: true,
+            dht: false,
+            dht_waits: true,
+            relay: None,
+            at: vec!["192.168.1.23:7348".parse().expect("an address")],
+        };
+        assert!(line(&event).0.contains("so far it works on this network only"));
     }
 
     #[test]

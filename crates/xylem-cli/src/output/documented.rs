@@ -226,10 +226,12 @@ fn events() -> Vec<Event> {
                 seconds: 600,
                 lan: true,
                 dht: true,
+                dht_waits: false,
                 relay: None,
                 at: vec![Address::Ip(address)],
             },
             CodeEvent::InDht,
+            CodeEvent::Listed,
             CodeEvent::Wrong { left: 2 },
             CodeEvent::Ended { why: CodeEnd::Used },
             CodeEvent::Taken { peer: peer() },
@@ -249,7 +251,7 @@ fn every_event_is_one_documented_line() {
          reach \
          offering done fetched getter hashing trouble skipped checkpoint cosigned contents left_out planned dry_run removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code \
-         code_in_dht code_wrong \
+         code_in_dht code_listed code_wrong \
          code_ended code_taken"
     );
 }

@@ -144,6 +144,19 @@ pub(super) struct OfferMeeting {
     poll_at: Duration,
     /// Whether it was reported that the DHT does not take the announcement.
     warned: bool,
+    /// Whether a node has stored the announcement.
+    is_listed: bool,
+    /// Whether the user was told that the DHT leads here.
+    told: bool,
+}
+
+/// What is to be reported of a code's announcement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ListingReport {
+    /// Nodes list it. It was reported otherwise before.
+    Listed,
+    /// Nodes answer, and none lists it.
+    NotStored,
 }
 
 impl OfferMeeting {
@@ -167,6 +180,8 @@ impl OfferMeeting {
             seek_at: Some(now),
             poll_at: now,
             warned: false,
+            is_listed: false,
+            told: false,
         })
     }
 
@@ -213,14 +228,19 @@ impl OfferMeeting {
     /// The number is shown from now on. Returns whether a node of the DHT has answered.
     pub(super) fn show(&mut self, engine: &mut Engine) -> bool {
         punch(engine, CodeRole::Offerer, self.number, self.entry.near);
-        has_answers(engine)
+        self.told = has_answers(engine);
+        self.told
     }
 
-    /// Announces the code, looks for takers, and has their addresses punched. Returns whether to report
-    /// that the DHT, which has answered, does not take the announcement.
-    pub(super) fn poll(&mut self, engine: &mut Engine) -> bool {
+    /// Whether the DHT leads takers here.
+    pub(super) fn is_listed(&self) -> bool {
+        self.is_listed
+    }
+
+    /// Announces the code, looks for takers, and has their addresses punched. Returns what is to be reported.
+    pub(super) fn poll(&mut self, engine: &mut Engine) -> Option<ListingReport> {
         self.entry.poll(engine);
-        let (now, mut failed) = (engine.now(), false);
+        let (now, mut report) = (engine.now(), None);
         while let Some(event) = poll_event(engine) {
             match event {
                 DhtEvent::Peers(id, peers) if self.seeks.contains(&id) => {
@@ -231,7 +251,15 @@ impl OfferMeeting {
                     if end.error.is_some() {
                         self.entry.more();
                         self.announce_at = Some(now + ANNOUNCE_AGAIN);
-                        failed = end.answered > 0 && !std::mem::replace(&mut self.warned, true);
+                        // One that was stored before is listed as long as the code lives.
+                        let fails = end.answered > 0 && !self.is_listed;
+                        if fails && !std::mem::replace(&mut self.warned, true) {
+                            (report, self.told) = (Some(ListingReport::NotStored), false);
+                        }
+                    } else {
+                        self.is_listed = true;
+                        let told = std::mem::replace(&mut self.told, true);
+                        report = (!told).then_some(ListingReport::Listed);
                     }
                 }
                 DhtEvent::Done(id, _) => self.seeks.retain(|seek| *seek != id),
@@ -243,7 +271,7 @@ impl OfferMeeting {
             }
         }
         if self.entry.entered.is_none() {
-            return false;
+            return None;
         }
         if self.announce_at.is_some_and(|at| at <= now) {
             let kind = key(self.number, self.window, CodeRole::Offerer);
@@ -251,7 +279,7 @@ impl OfferMeeting {
             self.announce_at = self.announcing.is_none().then_some(now + POLL);
         }
         self.seek(engine, now);
-        failed
+        report
     }
 
     fn seek(&mut self, engine: &mut Engine, now: Duration) {

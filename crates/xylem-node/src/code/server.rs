@@ -8,7 +8,7 @@ use xylem_link::{StaticKey, StreamId, StreamRead, purpose};
 use xylem_object::ticket::Address;
 use xylem_reach::code::{CodeEnd, CodeOffer, CodeOfferEvent, LIFETIME, SpokenCode, knock};
 
-use super::dht::{CodeDht, OfferMeeting};
+use super::dht::{CodeDht, ListingReport, OfferMeeting};
 use super::{CodeEvent, Offered, nearby};
 use crate::event::Event;
 use xylem_engine::{Engine, RelayNotice, StreamEvent};
@@ -183,6 +183,15 @@ impl CodeServer {
         }
     }
 
+    /// Whether the DHT leads peers here; `None`: it is not asked.
+    pub(crate) fn in_dht(&self) -> Option<bool> {
+        match &self.state {
+            CodeServerState::Waits { what, .. } => what.how.dht.as_ref().map(|_| false),
+            CodeServerState::Checks { .. } => Some(false),
+            CodeServerState::Shown(shown) => shown.meeting.as_ref().map(|it| it.is_listed()),
+        }
+    }
+
     /// Handles an event of a peer's stream. Returns false if the stream is not for a code.
     pub(crate) fn handle(
         &mut self,
@@ -246,8 +255,10 @@ impl CodeServer {
         let told = shown.told.take().map(Event::Code);
         told.into_iter().chain(shown.full.take()).for_each(&mut *on_event);
         shown.offer.handle_timeout(now);
-        if shown.meeting.as_mut().is_some_and(|meeting| meeting.poll(engine)) {
-            on_event(Event::warning(NOT_STORED));
+        match shown.meeting.as_mut().and_then(|meeting| meeting.poll(engine)) {
+            Some(ListingReport::Listed) => on_event(Event::Code(CodeEvent::Listed)),
+            Some(ListingReport::NotStored) => on_event(Event::warning(NOT_STORED)),
+            None => {}
         }
         send(engine, &mut shown.offer, &mut self.later);
         while let Some(event) = shown.offer.poll_event() {
@@ -312,12 +323,14 @@ impl ShownCode {
         let listens = engine.link_addresses().into_iter().find(|at| !at.ip().is_loopback());
         let port = listens.filter(|_| how.lan).map(|at| at.port());
         let lan = port.and_then(|port| nearby::CodeAnnouncement::new(number, port));
+        let dht = meeting.as_mut().map(|meeting| meeting.show(engine));
         let told = CodeEvent::Shown {
             code: code.clone(),
             of,
             seconds: LIFETIME.as_secs(),
             lan: lan.is_some(),
-            dht: meeting.as_mut().is_some_and(|meeting| meeting.show(engine)),
+            dht: dht == Some(true),
+            dht_waits: dht == Some(false),
             relay: how.relay.filter(|_| by_relay),
             at,
         };

@@ -12,7 +12,7 @@ use xylem_object::Ticket;
 use xylem_object::fetched::parse_notice;
 use xylem_object::{PublisherKey, ServeOutcome};
 use xylem_packet::{Data, Interest, Packet};
-use xylem_reach::kind::ReachMonitor;
+use xylem_reach::kind::{ReachMonitor, ReachWay, Reachability};
 use xylem_reach::names::dht_knock;
 use xylem_reach::relay::VouchedName;
 
@@ -379,6 +379,18 @@ impl<'a> ShareServer<'a> {
     }
 }
 
+/// The event for how other peers reach this machine. The DHT leads takers of a code here as well; `code`: whether it does
+/// already.
+fn said_of(reach: Reachability, code: Option<bool>) -> Event {
+    let near = matches!(reach.way, ReachWay::Lan | ReachWay::Here);
+    let mut event = Event::from(reach);
+    if let (Event::Reach(status), Some(listed), true) = (&mut event, code, near) {
+        let by_code = if listed { "; by the code from elsewhere too, through the DHT" } else { "" };
+        status.says = format!("by the ticket {}{by_code}", status.says);
+    }
+    event
+}
+
 impl Program for ShareServer<'_> {
     type Error = ShareError;
 
@@ -482,7 +494,10 @@ impl Program for ShareServer<'_> {
         let mapped = mapped.filter(|_| self.names_mapped);
         if let Some(standing) = &mut self.standing {
             standing.mapped(mapped);
-            standing.poll(now).map(Event::from).into_iter().for_each(&mut *self.on_event);
+            if let Some(reach) = standing.poll(now) {
+                let code = self.code.as_ref().and_then(CodeServer::in_dht);
+                (self.on_event)(said_of(reach, code));
+            }
         }
         let changed = self.served.report(now);
         self.report_getters(GetterState::Continues, changed);
