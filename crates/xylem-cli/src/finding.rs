@@ -106,6 +106,32 @@ pub(crate) struct CodeDhtArgs {
     dht: DhtArgs,
 }
 
+/// Flags of the background node, which shows no codes: whether to use the DHT, and where to enter it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct ServiceDhtArgs {
+    /// Do not use the DHT of BitTorrent: --public is refused [default: `dht` in the settings]
+    #[arg(
+        long,
+        env = "XYLEM_NO_DHT",
+        hide_env_values = true,
+        hide_short_help = true,
+        value_parser = FalseyValueParser::new()
+    )]
+    no_dht: bool,
+
+    #[command(flatten)]
+    dht: DhtArgs,
+}
+
+impl ServiceDhtArgs {
+    /// The flags as arguments for another run of this program.
+    pub(crate) fn flags(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
+        let off = self.no_dht.then_some(("--no-dht", None));
+        let named = self.dht.dht_bootstrap.iter();
+        off.into_iter().chain(named.map(|at| ("--dht-bootstrap", Some(at.clone()))))
+    }
+}
+
 /// Discovery flags of commands that may announce in the DHT.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AnnounceArgs {
@@ -142,11 +168,6 @@ fn discovery_settings(common: &Common) -> Result<settings::DiscoverySettings, Co
 }
 
 impl DhtArgs {
-    /// The bootstrap nodes that the flags name.
-    pub(crate) fn named(&self) -> &[String] {
-        &self.dht_bootstrap
-    }
-
     fn start(&self, settings: &settings::DiscoverySettings) -> Result<DhtStart, CommandFailure> {
         let named = match &self.dht_bootstrap[..] {
             [] => settings.bootstrap.clone(),
@@ -206,10 +227,9 @@ impl NearArgs {
 
 impl AnnounceArgs {
     /// The flags of the background node, which defines its own.
-    #[cfg(unix)]
-    pub(crate) fn of_service(public: bool, near: &NearArgs, dht: &DhtArgs) -> Self {
-        // It shows no codes.
-        let dht = CodeDhtArgs { no_dht: false, dht: dht.clone() };
+    pub(crate) fn of_service(public: bool, near: &NearArgs, dht: &ServiceDhtArgs) -> Self {
+        let ServiceDhtArgs { no_dht, dht } = dht.clone();
+        let dht = CodeDhtArgs { no_dht, dht };
         Self { public, near: near.clone(), dht }
     }
 

@@ -313,3 +313,43 @@ fn how_a_code_is_reached_is_said_apart_from_the_ticket() {
     let says = share.told("reach")[0]["says"].as_str().unwrap().to_owned();
     assert!(says.starts_with("by the ticket this "), "{says}");
 }
+
+/// The exit code of a command that ends within some seconds.
+fn ends(mut command: Command) -> Option<i32> {
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let until = Instant::now() + Duration::from_secs(5);
+    let mut ended = None;
+    while ended.is_none() && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(20));
+        ended = child.try_wait().unwrap();
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    ended.and_then(|status| status.code())
+}
+
+/// A background node that shall announce in the DHT and may not use it does not start, nor is its unit written.
+#[test]
+fn a_public_background_node_obeys_what_turns_the_dht_off() {
+    let (net, dir) = (testnet(10), tempfile::tempdir().unwrap());
+    let settings = file(dir.path(), "off.toml", b"dht = false");
+    let run = ["service", "run", "--public", "--listen", "127.0.0.1:0"];
+    let install = ["service", "install", "--no-start", "--public"];
+    for arguments in [&run[..], &install] {
+        let command = || {
+            let mut command = with_dht(&dir.path().join("store"), &net.bootstrap);
+            command.env("XDG_CONFIG_HOME", dir.path().join("config"));
+            command
+        };
+        let mut off = command();
+        off.env("XYLEM_NO_DHT", "1").args(arguments);
+        assert_eq!(ends(off), Some(2), "{arguments:?}");
+        let mut off = command();
+        off.args(arguments).arg("--no-dht");
+        assert_eq!(ends(off), Some(2), "{arguments:?}");
+        let mut off = command();
+        off.arg("--config").arg(&settings).args(arguments);
+        assert_eq!(ends(off), Some(2), "{arguments:?}");
+    }
+    assert!(!dir.path().join("config").exists());
+}

@@ -14,7 +14,7 @@ pub(crate) mod unit;
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::finding::{DhtArgs, NearArgs};
+use crate::finding::{AnnounceArgs, NearArgs, ServiceDhtArgs};
 use crate::flags::{AnnouncedArgs, ListenArgs};
 use crate::metrics::MetricsArgs;
 use crate::output::Out;
@@ -26,6 +26,7 @@ use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
 use xylem_library::registry::Registered;
 use xylem_library::served::ServedCounts;
+use xylem_node::AnnounceOptions;
 
 /// Systems without a background node.
 #[cfg(not(unix))]
@@ -110,7 +111,7 @@ pub(crate) struct RunArgs {
     near: NearArgs,
 
     #[command(flatten)]
-    dht: DhtArgs,
+    dht: ServiceDhtArgs,
 
     #[command(flatten)]
     metrics: MetricsArgs,
@@ -136,9 +137,14 @@ impl RunArgs {
         flags.extend(accept_open.then_some(("--accept-open", None)));
         flags.extend(public.then_some(("--public", None)));
         flags.extend(near.flags().map(|flag| (flag, None)));
-        flags.extend(dht.named().iter().map(|at| ("--dht-bootstrap", Some(at.clone()))));
+        flags.extend(dht.flags());
         flags.extend(shape.flags().into_iter().map(|(flag, value)| (flag, Some(value))));
         flags
+    }
+
+    /// What to announce, and where.
+    fn announces(&self, common: &Common) -> Result<AnnounceOptions, CommandFailure> {
+        AnnounceArgs::of_service(self.public, &self.near, &self.dht).options(common)
     }
 }
 
@@ -158,7 +164,11 @@ pub(crate) fn run(
         ServiceCommand::Run(args) => running::run(&args, common, out),
         #[cfg(not(unix))]
         ServiceCommand::Run(_) => Ok(Exit::Usage),
-        ServiceCommand::Install { run, no_start } => unit::install(&run, !no_start, common, out),
+        ServiceCommand::Install { run, no_start } => {
+            // A unit that could not start is not written.
+            run.announces(common)?;
+            unit::install(&run, !no_start, common, out)
+        }
         ServiceCommand::Remove => unit::remove(common, out),
         ServiceCommand::Status => unit::status(common, out),
     }
@@ -249,7 +259,6 @@ mod running {
     use super::{RunArgs, control, page::page, unit};
     use crate::cli::Common;
     use crate::exit::{CommandFailure, Exit};
-    use crate::finding::AnnounceArgs;
     use crate::metrics;
     use crate::output::Out;
     use crate::stop;
@@ -342,7 +351,7 @@ mod running {
             announce: args.announced.announce.clone(),
             relays: args.relay.relays(common)?,
             accept_open: args.answer.accept_open,
-            beside: AnnounceArgs::of_service(args.public, &args.near, &args.dht).options(common)?,
+            beside: args.announces(common)?,
             links: args.shape.links(),
             store: store.to_path_buf(),
             ..ShareOptions::default()
