@@ -267,6 +267,15 @@ impl FindArgs {
         self.dht.with_store(common)
     }
 
+    /// How to search the DHT for a ticket's sharer whose addresses are silent.
+    pub(crate) fn ticket_dht(&self, common: &Common) -> Result<Option<CodeDht>, CommandFailure> {
+        let settings = discovery_settings(common)?;
+        if self.dht.no_dht || !settings.dht {
+            return Ok(None);
+        }
+        Ok(Some(CodeDht::new(self.dht.dht.start(&settings)?, &common.store()?)))
+    }
+
     /// How to announce a seed. It is announced in the DHT if it was looked up there.
     pub(crate) fn of_seed(
         &self,

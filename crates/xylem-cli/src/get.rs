@@ -293,6 +293,7 @@ fn by_ticket(
         store: common.store()?,
         fsync: args.fsync,
         lan: args.find.lan(common)?,
+        dht: args.find.ticket_dht(common)?,
         ciphertext: args.ciphertext,
         serve: serve(args, common)?,
     };
@@ -372,6 +373,7 @@ fn by_ticket_into(
         timeout: args.give_up(),
         wait: args.wait,
         lan: args.find.lan(common)?,
+        dht: args.find.ticket_dht(common)?,
         ..xylem_reader::Options::new(ticket, common.store()?)
     };
     let what = IntoBucket { options, output: output.to_path_buf(), existing: existing(args) };

@@ -116,6 +116,7 @@ pub(crate) fn run(
             ask_who_answers: args.ask.ask_who_answers,
             timeout,
             lan: args.find.lan(common)?,
+            dht: args.find.ticket_dht(common)?,
             ..Options::new(ticket, common.store()?)
         };
         let what = MirrorOptions {

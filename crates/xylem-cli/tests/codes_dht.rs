@@ -353,3 +353,66 @@ fn a_public_background_node_obeys_what_turns_the_dht_off() {
     }
     assert!(!dir.path().join("config").exists());
 }
+
+/// A share in the DHT by its tickets, once a node lists it.
+fn public_share(dir: &Path, source: &Path, bootstrap: &[String]) -> Share {
+    let command = with_dht(&dir.join("store"), bootstrap);
+    let share = Share::run(command, source, &["--public"]);
+    until("a listing by the ticket", || {
+        let says =
+            |event: &serde_json::Value| event["says"].to_string().contains("through the DHT");
+        share.told("reach").iter().any(says)
+    });
+    share
+}
+
+/// A ticket whose one address is that of a share that has ended is good for the share that runs now, at another port.
+#[test]
+fn an_old_ticket_of_a_public_share_leads_to_it_through_the_dht() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let content = noise(300_000, 2);
+    let source = file(dir.path(), "moved.bin", &content);
+    let old = public_share(dir.path(), &source, &net.bootstrap[..3]);
+    let (ticket, was) = (old.ticket.clone(), old.link.clone());
+    drop(old);
+    // Its port is another's by now, which is silent.
+    let _other = UdpSocket::bind(&was).unwrap();
+    let share = public_share(dir.path(), &source, &net.bootstrap[..3]);
+    assert_ne!(share.link, was);
+    let output = get(dir.path(), "ann", &net.bootstrap[5..8], &[&ticket]);
+    assert_exit(&output, 0);
+    let said = stderr(&output);
+    assert_eq!(said.matches("--no-dht turns this off").count(), 1, "{said}");
+    assert!(fs::read(dir.path().join("ann")).unwrap() == content);
+    // What answers at once asks no DHT.
+    let output = get(dir.path(), "bob", &net.bootstrap[5..8], &[&share.ticket]);
+    assert_exit(&output, 0);
+    assert!(!stderr(&output).contains("DHT"), "{}", stderr(&output));
+    // Turned off in either way it is not asked, and the fetch ends as ever.
+    let mut command = with_dht(&dir.path().join("c"), &net.bootstrap);
+    command.env("XYLEM_NO_DHT", "1").args(["get", "--timeout", "6", &ticket]);
+    let settings = file(dir.path(), "off.toml", b"dht = false");
+    let mut by_settings = with_dht(&dir.path().join("d"), &net.bootstrap);
+    by_settings.arg("--config").arg(settings).args(["get", "--timeout", "6", &ticket]);
+    for command in [command, by_settings] {
+        let output = finish(command);
+        assert_exit(&output, 3);
+        let said = stderr(&output);
+        assert!(said.contains("no peer answered in 6 s") && !said.contains("DHT"), "{said}");
+    }
+}
+
+/// Without the publisher, or without the root, the key by which a share is listed is another one.
+#[test]
+fn a_share_that_is_not_public_is_not_found_by_its_ticket() {
+    let (net, dir) = (testnet(10), tempfile::tempdir().unwrap());
+    let source = file(dir.path(), "near.bin", b"near");
+    let store = dir.path().join("store");
+    let old = Share::run(with_dht(&store, &net.bootstrap), &source, &[]);
+    let (ticket, was) = (old.ticket.clone(), old.link.clone());
+    drop(old);
+    let _other = UdpSocket::bind(&was).unwrap();
+    let _share = Share::run(with_dht(&store, &net.bootstrap), &source, &[]);
+    let output = get(dir.path(), "ann", &net.bootstrap, &["--timeout", "8", &ticket]);
+    assert_exit(&output, 3);
+}

@@ -52,6 +52,7 @@ use dispatch::Dispatch;
 pub use event::{EngineEvent, FaceEnd, StreamEvent};
 use listening::FaceListener;
 pub use look_up::{look_up, look_up_place, resolve, ways_to};
+pub use meeting::Meeting;
 use meeting::SocketSharers;
 pub use program::Program;
 use reaching::RelayConnections;

@@ -16,24 +16,62 @@ use crate::{Engine, Network};
 /// First byte of every datagram of the DHT: a dictionary in bencode.
 const DICTIONARY: u8 = b'd';
 
+/// What peers meet for in the DHT. Each has a client and punchings of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meeting {
+    /// A code.
+    Code,
+    /// Tickets.
+    Tickets,
+}
+
 /// What shares the sockets with links.
 #[derive(Default)]
 pub(crate) struct SocketSharers {
+    of_code: MeetingSharers,
+    of_tickets: MeetingSharers,
+}
+
+#[derive(Default)]
+struct MeetingSharers {
     dht: Option<Box<DhtClient>>,
-    punching: Option<Box<CodePunching>>,
+    punchings: Vec<CodePunching>,
+}
+
+impl MeetingSharers {
+    fn is_empty(&self) -> bool {
+        self.dht.is_none() && self.punchings.is_empty()
+    }
+
+    fn take_in(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> bool {
+        let dht = self.dht.as_mut().filter(|_| datagram.first() == Some(&DICTIONARY));
+        dht.is_some_and(|dht| dht.handle_datagram(now, from, datagram))
+            || datagram.len() == PUNCH_LEN
+                && self.punchings.iter_mut().any(|it| it.handle_datagram(now, from, datagram))
+    }
+
+    fn poll_timeout(&self) -> Option<Duration> {
+        let dht = self.dht.as_ref().and_then(|dht| dht.poll_timeout());
+        let punchings = self.punchings.iter().filter_map(CodePunching::poll_timeout);
+        punchings.chain(dht).min()
+    }
 }
 
 impl SocketSharers {
+    fn of(&mut self, what: Meeting) -> &mut MeetingSharers {
+        match what {
+            Meeting::Code => &mut self.of_code,
+            Meeting::Tickets => &mut self.of_tickets,
+        }
+    }
+
     /// Takes a datagram that is not for a link; returns false if it may be for one.
     #[inline]
     pub(crate) fn take_in(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> bool {
-        if self.dht.is_none() && self.punching.is_none() {
+        if self.of_code.is_empty() && self.of_tickets.is_empty() {
             return false;
         }
-        let dht = self.dht.as_mut().filter(|_| datagram.first() == Some(&DICTIONARY));
-        let punching = self.punching.as_mut().filter(|_| datagram.len() == PUNCH_LEN);
-        dht.is_some_and(|dht| dht.handle_datagram(now, from, datagram))
-            || punching.is_some_and(|punching| punching.handle_datagram(now, from, datagram))
+        self.of_code.take_in(now, from, datagram) || self.of_tickets.take_in(now, from, datagram)
     }
 
     /// Like [`SocketSharers::take_in`], for datagrams of `stride` bytes that arrived as one train.
@@ -56,58 +94,58 @@ impl SocketSharers {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
-        let dht = self.dht.as_ref().and_then(|dht| dht.poll_timeout());
-        let punching = self.punching.as_ref().and_then(|punching| punching.poll_timeout());
-        dht.into_iter().chain(punching).min()
+        self.of_code.poll_timeout().into_iter().chain(self.of_tickets.poll_timeout()).min()
     }
 }
 
 impl Engine {
     /// Enters the DHT at these addresses over the sockets for links that there are now. Nothing is sent before the first
     /// lookup. One more call replaces the client. `seed`: 32 random bytes.
-    pub fn enter_dht(&mut self, bootstrap: Vec<SocketAddr>, seed: [u8; 32]) {
+    pub fn enter_dht(&mut self, what: Meeting, bootstrap: Vec<SocketAddr>, seed: [u8; 32]) {
         let has = |v4: bool| self.net.link_sockets.iter().any(|at| at.local().is_ipv4() == v4);
         let config = DhtConfig { bootstrap, ipv4: has(true), ipv6: has(false) };
-        self.net.sharers.dht = Some(Box::new(DhtClient::new(config, seed)));
+        self.net.sharers.of(what).dht = Some(Box::new(DhtClient::new(config, seed)));
     }
 
     /// The client of the DHT, if it was entered. The engine sends and receives for it, and calls it when it is due.
-    pub fn dht(&mut self) -> Option<&mut DhtClient> {
-        self.net.sharers.dht.as_deref_mut()
+    pub fn dht(&mut self, what: Meeting) -> Option<&mut DhtClient> {
+        self.net.sharers.of(what).dht.as_deref_mut()
     }
 
-    /// Uses this from now on.
-    pub fn punch_for_code(&mut self, punching: CodePunching) {
-        self.net.sharers.punching = Some(Box::new(punching));
+    /// Uses these from now on, in place of those before.
+    pub fn punch_for(&mut self, what: Meeting, punchings: Vec<CodePunching>) {
+        self.net.sharers.of(what).punchings = punchings;
     }
 
-    /// The punching for a code, if there is one.
-    pub fn code_punching(&mut self) -> Option<&mut CodePunching> {
-        self.net.sharers.punching.as_deref_mut()
+    /// One of the punchings, by its place among them.
+    pub fn punching(&mut self, what: Meeting, place: usize) -> Option<&mut CodePunching> {
+        self.net.sharers.of(what).punchings.get_mut(place)
     }
 
     /// Ends both: nothing of them is sent any more.
-    pub fn leave_dht(&mut self) {
-        self.net.sharers = SocketSharers::default();
+    pub fn leave_dht(&mut self, what: Meeting) {
+        *self.net.sharers.of(what) = MeetingSharers::default();
     }
 }
 
 impl Network {
-    /// Sends what the DHT's client and punching have to send.
+    /// Sends what clients of the DHT and punchings have to send.
     pub(crate) fn flush_sharers(&mut self, now: Duration) {
-        if let Some(mut dht) = self.sharers.dht.take() {
-            while let Some(transmit) = dht.poll_transmit(now) {
-                if !self.send_beside_links(transmit.to, &transmit.bytes) {
-                    dht.handle_unreachable(now, transmit.to);
+        for what in [Meeting::Code, Meeting::Tickets] {
+            let mut sharers = std::mem::take(self.sharers.of(what));
+            if let Some(dht) = &mut sharers.dht {
+                while let Some(transmit) = dht.poll_transmit(now) {
+                    if !self.send_beside_links(transmit.to, &transmit.bytes) {
+                        dht.handle_unreachable(now, transmit.to);
+                    }
                 }
             }
-            self.sharers.dht = Some(dht);
-        }
-        if let Some(mut punching) = self.sharers.punching.take() {
-            while let Some((to, datagram)) = punching.poll_transmit(now) {
-                self.send_beside_links(to, &datagram);
+            for punching in &mut sharers.punchings {
+                while let Some((to, datagram)) = punching.poll_transmit(now) {
+                    self.send_beside_links(to, &datagram);
+                }
             }
-            self.sharers.punching = Some(punching);
+            *self.sharers.of(what) = sharers;
         }
     }
 

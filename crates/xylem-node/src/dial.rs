@@ -12,7 +12,9 @@ use crate::discovery::LanSearch;
 use crate::event::Event;
 use crate::fetch::FetchError;
 use crate::look_up::resolved;
+use crate::meeting::CodeDht;
 use crate::reaching;
+use crate::ticket_meeting::TicketSearch;
 use xylem_engine::{Engine, FaceEnd, RelayUse, ways_to};
 use xylem_library::peers::PeerToDial;
 use xylem_library::reachable::{
@@ -44,6 +46,8 @@ pub(crate) struct Dialler {
     starts: Starts,
     /// Queries on the LAN, until a peer is up.
     nearby: Option<LanSearch>,
+    /// Its search in the DHT, until a peer is up.
+    meeting: Option<TicketSearch>,
     /// Faces to peers that others reported, by key. The first address of a peer that answers is enough.
     found: HashMap<FaceId, [u8; 32]>,
     up: HashMap<FaceId, FaceAddress>,
@@ -137,6 +141,7 @@ impl Dialler {
             dialled: HashMap::new(),
             starts: Starts::default(),
             nearby: None,
+            meeting: None,
             found: HashMap::new(),
             up: HashMap::new(),
             ways: FetchWays::default(),
@@ -225,7 +230,8 @@ impl Dialler {
         let has_been =
             |begun: &Option<Duration>| begun.is_some_and(|begun| now >= begun + ABSENT_AFTER);
         let tried = self.begun.iter().all(has_been);
-        let asks = self.nearby.as_ref().is_some_and(|nearby| nearby.is_hopeful(now));
+        let asks = self.nearby.as_ref().is_some_and(|nearby| nearby.is_hopeful(now))
+            || self.meeting.as_ref().is_some_and(|meeting| meeting.is_hopeful(now));
         let alone = self.found.is_empty() && !self.was_up && !asks;
         self.sharer_is_absent() && lasts && tried && alone
     }
@@ -250,7 +256,37 @@ impl Dialler {
             self.nearby = None;
         }
         let Some(nearby) = &mut self.nearby else { return };
-        for peer in nearby.handle_timeout(engine.now()) {
+        let found = nearby.handle_timeout(engine.now());
+        self.dial_like_named(engine, found);
+    }
+
+    /// Also looks for the ticket's sharer in the DHT when all of its addresses and relays are silent.
+    pub(crate) fn ask_the_dht(&mut self, engine: &mut Engine, ticket: &Ticket, how: &CodeDht) {
+        if self.one_node {
+            self.meeting = TicketSearch::new(engine, ticket, how);
+        }
+    }
+
+    /// When [`Dialler::meet`] is due. It is also called whenever the loop wakes.
+    pub(crate) fn poll_meeting(&self, now: Duration) -> Option<Duration> {
+        self.meeting.as_ref().map(|meeting| meeting.poll_timeout(now))
+    }
+
+    /// Looks for the sharer in the DHT, and dials the addresses at which it has answered as if the ticket named them.
+    pub(crate) fn meet(&mut self, engine: &mut Engine, on_event: &mut dyn FnMut(Event)) {
+        if !self.up.is_empty() {
+            self.meeting.take().into_iter().for_each(|meeting| meeting.leave(engine));
+        }
+        let Some(meeting) = &mut self.meeting else { return };
+        if meeting.begins(engine.now()) {
+            on_event(Event::TicketInDht);
+        }
+        let found = meeting.handle_timeout(engine);
+        self.dial_like_named(engine, found);
+    }
+
+    fn dial_like_named(&mut self, engine: &mut Engine, found: Vec<PeerAddress>) {
+        for peer in found {
             if self.peers.iter().all(|known| known.link_address() != peer.link_address()) {
                 self.must_vouch.push(peer.link_key().is_none());
                 self.warnings.push(None);

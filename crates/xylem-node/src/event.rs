@@ -74,6 +74,8 @@ pub enum Event {
         /// Protocol of the request: PCP, NAT-PMP or UPnP.
         by: String,
     },
+    /// The DHT is searched for the sharer of a ticket from now on: its nodes learn this machine's address.
+    TicketInDht,
     /// The DHT lists this share: any peer can find it.
     Announced {
         /// By this root.

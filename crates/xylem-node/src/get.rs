@@ -15,6 +15,7 @@ use crate::discovery::AnnounceOptions;
 use crate::event::{Event, from_library};
 use crate::fetch::{Fetch, FetchError, FetchNext, FetchView};
 use crate::follow::newest;
+use crate::meeting::CodeDht;
 use crate::peers::{HostOffer, Swarm};
 use xylem_engine::wall_clock;
 use xylem_library::GetSummary;
@@ -128,6 +129,8 @@ pub struct GetOptions {
     pub fsync: bool,
     /// Whether to search the LAN while no peer answers at the ticket's addresses.
     pub lan: bool,
+    /// How to search the DHT when no peer answers at the ticket's addresses and relays; `None`: it is not searched.
+    pub dht: Option<CodeDht>,
     /// Whether to save encrypted content as published, without decrypting it.
     pub ciphertext: bool,
     /// Whether to serve other peers meanwhile. Not done for ranges and standard output.
@@ -151,6 +154,7 @@ impl GetOptions {
             wait: false,
             fsync: false,
             lan: false,
+            dht: None,
             ciphertext: false,
             serve: None,
         }
@@ -290,6 +294,7 @@ pub(crate) fn start(options: &GetOptions) -> Result<Fetch, FetchError> {
     let fetch = Fetch::through(ticket, from, relays, *give_up, *limit_rate, links, asks)?;
     let fetch = fetch.waiting(options.wait);
     let fetch = if options.background { fetch.in_background() } else { fetch };
+    let fetch = fetch.asking_the_dht(ticket, options.dht.as_ref());
     Ok(if options.lan { fetch.asking_the_lan(ticket) } else { fetch })
 }
 

@@ -12,8 +12,10 @@ mod failure;
 mod addresses;
 mod changes;
 mod dial;
+mod meeting;
 mod reaching;
 mod shaping;
+mod ticket_meeting;
 
 mod peers;
 

@@ -28,6 +28,9 @@ const LAN: &str = "xylem v1 present on this LAN with a publication";
 const CODE: &str = "xylem v1 shows a code on this LAN";
 const DHT: &str = "xylem v1 key in the DHT of a root";
 const KNOCK: &str = "xylem v1 knock of who found a root in the DHT";
+const OF_SHARERS: &str = "xylem v1 key in the DHT of the sharers of a ticket";
+const OF_GETTERS: &str = "xylem v1 key in the DHT of the getters of a ticket";
+const PUNCH: &str = "xylem v1 punch between holders of a ticket";
 const SALT: &str = "xylem v1 salt in the DHT of a name";
 const VERSION: u8 = 1;
 
@@ -87,6 +90,33 @@ pub fn dht_knock(root: &Hash) -> [u8; 32] {
     xylem_hash::derive_key(KNOCK, root.as_bytes())
 }
 
+/// How sharers and getters of one ticket meet in the DHT. Without the ticket, or what is in it, none of it can be computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TicketMeeting {
+    /// The key under which the DHT lists sharers.
+    pub sharers: [u8; DHT_KEY_LEN],
+    /// The key under which it lists getters that have found no sharer at the ticket's addresses.
+    pub getters: [u8; DHT_KEY_LEN],
+    /// The key of the datagrams by which the two open their NATs.
+    pub punch: [u8; 32],
+}
+
+impl TicketMeeting {
+    /// The meeting for a ticket with this root and publisher.
+    pub fn new(root: &Hash, publisher: &PublisherId) -> Self {
+        let mut material = [0; 64];
+        material[..32].copy_from_slice(root.as_bytes());
+        material[32..].copy_from_slice(&publisher.0);
+        let key = |context| {
+            let mut key = [0; DHT_KEY_LEN];
+            key.copy_from_slice(&xylem_hash::derive_key(context, &material)[..DHT_KEY_LEN]);
+            key
+        };
+        let punch = xylem_hash::derive_key(PUNCH, &material);
+        Self { sharers: key(OF_SHARERS), getters: key(OF_GETTERS), punch }
+    }
+}
+
 /// The salt of a publisher's DHT item about this name.
 pub fn item_salt(name: &str) -> [u8; 32] {
     xylem_hash::derive_key(SALT, name.as_bytes())
@@ -137,6 +167,23 @@ mod tests {
 
     const ROOT: [u8; 32] = [3; 32];
     const PUBLISHER: PublisherId = PublisherId([9; 32]);
+
+    #[test]
+    fn a_ticket_is_met_by_its_root_and_publisher_alone() {
+        let meeting = TicketMeeting::new(&Hash::from_bytes(ROOT), &PUBLISHER);
+        assert_eq!(meeting, TicketMeeting::new(&Hash::from_bytes(ROOT), &PUBLISHER));
+        let others = [
+            TicketMeeting::new(&Hash::from_bytes([4; 32]), &PUBLISHER),
+            TicketMeeting::new(&Hash::from_bytes(ROOT), &PublisherId([8; 32])),
+        ];
+        let mut keys = vec![dht_key(&Hash::from_bytes(ROOT))];
+        keys.extend([meeting, others[0], others[1]].iter().flat_map(|it| [it.sharers, it.getters]));
+        let count = keys.len();
+        keys.sort();
+        keys.dedup();
+        assert_eq!(keys.len(), count);
+        assert!(others.iter().all(|other| other.punch != meeting.punch));
+    }
 
     #[test]
     fn a_tag_changes_with_the_day_and_the_publication() {

@@ -10,6 +10,7 @@ use xylem_hash::Hash;
 use xylem_library::reachable::{PeerAddress, Relay};
 use xylem_library::signed::SignedPublication;
 use xylem_library::{Listed, ListedFiles, Stop, disk, os_path};
+use xylem_node::code::CodeDht;
 use xylem_node::{Event, LinkOptions};
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::{Manifest, ObjectId, PublicationKind, Ticket};
@@ -53,6 +54,8 @@ pub struct Options {
     pub wait: bool,
     /// Whether to search the LAN while no peer answers at the ticket's addresses.
     pub lan: bool,
+    /// How to search the DHT when no peer answers at the ticket's addresses and relays; `None`: it is not searched.
+    pub dht: Option<CodeDht>,
 }
 
 impl Options {
@@ -71,6 +74,7 @@ impl Options {
             timeout: Duration::from_secs(30),
             wait: false,
             lan: true,
+            dht: None,
         }
     }
 }

@@ -131,6 +131,7 @@ impl Worker {
         let fetch = Fetch::through(ticket, from, relays, *timeout, *limit_rate, links, asks)?;
         let fetch = fetch.waiting(self.options.wait);
         let fetch = if self.options.background { fetch.in_background() } else { fetch };
+        let fetch = fetch.asking_the_dht(ticket, self.options.dht.as_ref());
         Ok(if self.options.lan { fetch.asking_the_lan(ticket) } else { fetch })
     }
 

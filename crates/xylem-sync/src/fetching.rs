@@ -114,6 +114,7 @@ fn fetch(
         store: options.store.clone(),
         fsync: false,
         lan: false,
+        dht: None,
         ciphertext: false,
         serve: None,
     };

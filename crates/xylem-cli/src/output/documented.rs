@@ -163,6 +163,7 @@ fn events() -> Vec<Event> {
             }],
         },
         Event::Mapped { address, by: "PCP".into() },
+        Event::TicketInDht,
         Event::Announced { root, publisher: ticket.publisher, name: None },
         Event::Listening { uri: peer() },
         Event::Relaying { uris: vec!["u".into()], second_port: Some(7349) },
@@ -247,7 +248,7 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared reachable mapped announced listening relaying relayed registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
+        "shared reachable mapped ticket_in_dht announced listening relaying relayed registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
          reach \
          offering done fetched getter hashing trouble skipped checkpoint cosigned contents left_out planned dry_run removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code \

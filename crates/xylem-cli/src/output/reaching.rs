@@ -75,6 +75,12 @@ pub(super) fn line_for(event: &Event, way: Option<ReachWay>) -> Option<(LineKind
         Event::Mapped { address, by } => {
             (LineKind::Note, format!("The router forwards {address} to this machine ({by})"))
         }
+        Event::TicketInDht => (
+            LineKind::Note,
+            "No address or relay of the ticket answers: asking the BitTorrent DHT, whose nodes see this machine's address; \
+             --no-dht turns this off"
+                .to_owned(),
+        ),
         Event::Announced { root, publisher, name } => {
             let named = |name: &String| format!(", or: xylem get '@{publisher}/{name}'");
             let named = name.as_ref().map(named).unwrap_or_default();

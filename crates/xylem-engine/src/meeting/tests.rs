@@ -8,7 +8,7 @@ use xylem_mgmt::Persistency;
 use xylem_reach::code::{CodePunching, CodeRole};
 
 use crate::testing::{engine, until};
-use crate::{Engine, EngineEvent};
+use crate::{Engine, EngineEvent, Meeting};
 
 /// A node that answers everything, and lists the one address that was announced last.
 struct Node {
@@ -65,18 +65,18 @@ fn one_socket_speaks_to_the_dht_and_to_peers() {
     for (engine, role, seed) in
         [(&mut shows, CodeRole::Offerer, 1), (&mut takes, CodeRole::Taker, 2)]
     {
-        engine.enter_dht(vec![node.at()], [seed; 32]);
-        engine.punch_for_code(CodePunching::new(role, 7, true, &[seed; 32]));
+        engine.enter_dht(Meeting::Code, vec![node.at()], [seed; 32]);
+        engine.punch_for(Meeting::Code, vec![CodePunching::new(role, 7, true, &[seed; 32])]);
     }
     let now = shows.now();
     let kind = LookupKind::Announce(hash, AnnouncedPorts::IMPLIED);
-    shows.dht().unwrap().lookup(now, kind).unwrap();
+    shows.dht(Meeting::Code).unwrap().lookup(now, kind).unwrap();
     let mut stored = false;
     until(
         &mut [&mut shows],
         || node.turn(),
         |engines, _| {
-            while let Some(event) = engines[0].dht().unwrap().poll_event() {
+            while let Some(event) = engines[0].dht(Meeting::Code).unwrap().poll_event() {
                 stored |= matches!(event, DhtEvent::Done(_, end) if end.stored == 1);
             }
             stored
@@ -87,30 +87,30 @@ fn one_socket_speaks_to_the_dht_and_to_peers() {
     let peer = PeerAddress::Link { address: a, key: Some(shows.link_key().0) };
     takes.dial(&peer, Persistency::Persistent).unwrap();
     let now = takes.now();
-    takes.dht().unwrap().lookup(now, LookupKind::Peers(hash)).unwrap();
+    takes.dht(Meeting::Code).unwrap().lookup(now, LookupKind::Peers(hash)).unwrap();
     let (mut found, mut proven, mut own_proof) = (false, None, None);
     until(
         &mut [&mut shows, &mut takes],
         || node.turn(),
         |engines, events| {
-            while let Some(event) = engines[1].dht().unwrap().poll_event() {
+            while let Some(event) = engines[1].dht(Meeting::Code).unwrap().poll_event() {
                 if let DhtEvent::Peers(_, peers) = event {
                     assert_eq!(peers, [a]);
                     found = true;
                     let now = engines[1].now();
-                    engines[1].code_punching().unwrap().add(now, a);
+                    engines[1].punching(Meeting::Code, 0).unwrap().add(now, a);
                 }
             }
-            proven = proven.or(engines[1].code_punching().unwrap().poll_proven());
+            proven = proven.or(engines[1].punching(Meeting::Code, 0).unwrap().poll_proven());
             let up = events.iter().any(|event| matches!(event, EngineEvent::FaceUp { .. }));
             // The offerer's last answer may arrive before it is proven itself.
-            own_proof = own_proof.or(engines[0].code_punching().unwrap().poll_proven());
+            own_proof = own_proof.or(engines[0].punching(Meeting::Code, 0).unwrap().poll_proven());
             found && up && proven.is_some() && own_proof.is_some()
         },
     );
     assert_eq!((proven, own_proof), (Some(a), Some(b)));
-    shows.leave_dht();
-    assert!(shows.dht().is_none() && shows.code_punching().is_none());
+    shows.leave_dht(Meeting::Code);
+    assert!(shows.dht(Meeting::Code).is_none() && shows.punching(Meeting::Code, 0).is_none());
 }
 
 /// An answer with a wrong source is no answer, and reaches the link, which ignores it.
@@ -119,9 +119,9 @@ fn an_unasked_answer_changes_nothing() {
     let (mut asks, mut node) = (engine(3), Node::new());
     let liar = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to = own(&asks);
-    asks.enter_dht(vec![node.at()], [3; 32]);
+    asks.enter_dht(Meeting::Code, vec![node.at()], [3; 32]);
     let now = asks.now();
-    asks.dht().unwrap().lookup(now, LookupKind::Peers(DhtId([1; 20]))).unwrap();
+    asks.dht(Meeting::Code).unwrap().lookup(now, LookupKind::Peers(DhtId([1; 20]))).unwrap();
     for n in 0..100_u8 {
         let forged =
             [b"d1:rd2:id20:liarliarliarliarliar6:valuesl6:".as_slice(), &[9; 6], b"ee1:t4:"];
@@ -133,7 +133,7 @@ fn an_unasked_answer_changes_nothing() {
         &mut [&mut asks],
         || node.turn(),
         |engines, _| {
-            while let Some(event) = engines[0].dht().unwrap().poll_event() {
+            while let Some(event) = engines[0].dht(Meeting::Code).unwrap().poll_event() {
                 match event {
                     DhtEvent::Peers(_, peers) => panic!("{peers:?}"),
                     DhtEvent::Done(_, done) => end = Some(done),

@@ -2,111 +2,26 @@
 //! engine's own sockets for links (docs/spec/reach.md, "Codes").
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::time::Duration;
 
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
-use xylem_discovery::{
-    DhtOptions, FirstNodes, MAX_KEPT_NODES, Wake, is_local, keep_nodes, known_nodes, nodes_to_keep,
-};
-use xylem_engine::{Engine, wall_clock};
+use xylem_engine::{Engine, Meeting, wall_clock};
 use xylem_library::keys;
 use xylem_reach::code::{
     CodePunching, CodeRole, SpokenCode, meeting_key, meeting_window, meeting_windows,
 };
 
-use crate::discovery::DhtStart;
-
-/// How codes use the DHT.
-#[derive(Clone, Debug)]
-pub struct CodeDht {
-    /// First nodes.
-    pub start: DhtStart,
-    /// Directory for nodes of the DHT.
-    pub store: PathBuf,
-}
-
-/// An entry into the DHT by an engine.
-struct DhtEntry {
-    options: DhtOptions,
-    /// `None` before the first call: nothing is looked up before the user is told of it.
-    first: Option<FirstNodes>,
-    near: bool,
-    store: PathBuf,
-    wake: Wake,
-    /// When it was entered.
-    entered: Option<Duration>,
-}
-
-impl DhtEntry {
-    fn new(engine: &mut Engine, how: &CodeDht) -> Self {
-        let options = known_nodes(&how.store, how.start.bootstrap.clone());
-        let waker = engine.waker().ok();
-        // If waking fails, the loop looks again soon anyway.
-        let wake: Wake = Arc::new(move || drop(waker.as_ref().map(|waker| waker.wake())));
-        let (near, store) = (is_local(&options), how.store.clone());
-        Self { options, first: None, near, store, wake, entered: None }
-    }
-
-    /// Enters once the first nodes are known. Returns whether it has done so now.
-    fn poll(&mut self, engine: &mut Engine) -> bool {
-        let first = || FirstNodes::new(&self.options, self.wake.clone());
-        let nodes = self.first.get_or_insert_with(first).poll();
-        let (Some(nodes), Ok(seed)) = (nodes, keys::random()) else { return false };
-        match engine.dht() {
-            // Those before were all silent.
-            Some(dht) => dht.set_bootstrap(nodes),
-            None => engine.enter_dht(nodes, seed),
-        }
-        self.entered = self.entered.or(Some(engine.now()));
-        true
-    }
-
-    /// After all first nodes were silent: whether others are looked up.
-    fn more(&mut self) -> bool {
-        self.first.as_mut().is_some_and(FirstNodes::more)
-    }
-
-    fn leave(&self, engine: &mut Engine) {
-        if let Some(dht) = engine.dht() {
-            keep_nodes(&self.store, &nodes_to_keep(dht.known_nodes(MAX_KEPT_NODES)));
-        }
-        engine.leave_dht();
-    }
-}
-
-/// Whether a node has answered.
-fn has_answers(engine: &mut Engine) -> bool {
-    engine.dht().is_some_and(|dht| !dht.known_nodes(1).is_empty())
-}
-
-fn look_up(engine: &mut Engine, kind: LookupKind) -> Option<LookupId> {
-    let now = engine.now();
-    engine.dht()?.lookup(now, kind).ok()
-}
+use crate::meeting::{CodeDht, DhtEntry, bind_both_families};
 
 fn key(number: u32, window: u64, role: CodeRole) -> DhtId {
     DhtId(meeting_key(number, window, role))
 }
 
-fn poll_event(engine: &mut Engine) -> Option<DhtEvent> {
-    engine.dht()?.poll_event()
-}
-
 fn punch(engine: &mut Engine, role: CodeRole, number: u32, near: bool) {
     // Without randomness no link works either.
     if let Ok(seed) = keys::random() {
-        engine.punch_for_code(CodePunching::new(role, number, near, &seed));
+        engine.punch_for(Meeting::Code, vec![CodePunching::new(role, number, near, &seed)]);
     }
-}
-
-/// Adds listed addresses; returns whether one is new.
-fn add(engine: &mut Engine, peers: Vec<SocketAddr>) -> bool {
-    let now = engine.now();
-    let Some(punching) = engine.code_punching() else { return false };
-    let fresh = peers.into_iter().filter(|at| punching.add(now, *at));
-    fresh.count() > 0
 }
 
 /// Times for the check that a number is free: in all, for the names of the first nodes, and then until one answers. A code
@@ -162,10 +77,9 @@ pub(super) enum ListingReport {
 impl OfferMeeting {
     /// Begins to check a number. `None` if no peer would get in: the engine listens for this machine's programs alone.
     pub(super) fn new(engine: &mut Engine, how: &CodeDht, number: u32) -> Option<Self> {
-        let entry = DhtEntry::new(engine, how);
-        let is_open = engine.link_addresses().iter().any(|at| !at.ip().is_loopback());
+        let entry = DhtEntry::new(engine, Meeting::Code, how);
         let now = engine.now();
-        (is_open || entry.near).then(|| Self {
+        entry.is_open(engine).then(|| Self {
             entry,
             began: now,
             number,
@@ -190,7 +104,7 @@ impl OfferMeeting {
         if self.entry.poll(engine) {
             self.begin_check(engine);
         }
-        while let Some(event) = poll_event(engine) {
+        while let Some(event) = self.entry.poll_event(engine) {
             match event {
                 DhtEvent::Peers(id, _) => self.taken |= self.checks.contains(&id),
                 DhtEvent::Done(id, _) => self.checks.retain(|check| *check != id),
@@ -203,12 +117,12 @@ impl OfferMeeting {
             self.begin_check(engine);
             return None;
         }
-        self.check_until = match self.entry.entered {
-            _ if has_answers(engine) => self.began + CHECK,
+        self.check_until = match self.entry.entered() {
+            _ if self.entry.has_answers(engine) => self.began + CHECK,
             Some(entered) => entered + FIRST_ANSWER,
             None => self.began + FIRST_NAMES,
         };
-        let is_checked = self.entry.entered.is_some() && self.checks.is_empty();
+        let is_checked = self.entry.entered().is_some() && self.checks.is_empty();
         (is_checked || engine.now() >= self.check_until).then_some(self.number)
     }
 
@@ -222,13 +136,14 @@ impl OfferMeeting {
         // One that was shown lately is listed in the window before.
         let windows = [self.window, self.window.saturating_sub(1)];
         let kinds = windows.map(|at| LookupKind::Peers(key(self.number, at, CodeRole::Offerer)));
-        self.checks = kinds.into_iter().filter_map(|kind| look_up(engine, kind)).collect();
+        self.checks =
+            kinds.into_iter().filter_map(|kind| self.entry.look_up(engine, kind)).collect();
     }
 
     /// The number is shown from now on. Returns whether a node of the DHT has answered.
     pub(super) fn show(&mut self, engine: &mut Engine) -> bool {
-        punch(engine, CodeRole::Offerer, self.number, self.entry.near);
-        self.told = has_answers(engine);
+        punch(engine, CodeRole::Offerer, self.number, self.entry.is_near());
+        self.told = self.entry.has_answers(engine);
         self.told
     }
 
@@ -241,10 +156,10 @@ impl OfferMeeting {
     pub(super) fn poll(&mut self, engine: &mut Engine) -> Option<ListingReport> {
         self.entry.poll(engine);
         let (now, mut report) = (engine.now(), None);
-        while let Some(event) = poll_event(engine) {
+        while let Some(event) = self.entry.poll_event(engine) {
             match event {
                 DhtEvent::Peers(id, peers) if self.seeks.contains(&id) => {
-                    add(engine, peers);
+                    self.entry.punch_to(engine, 0, peers);
                 }
                 DhtEvent::Done(id, end) if self.announcing == Some(id) => {
                     self.announcing = None;
@@ -270,12 +185,13 @@ impl OfferMeeting {
                 _ => {}
             }
         }
-        if self.entry.entered.is_none() {
+        if self.entry.entered().is_none() {
             return None;
         }
         if self.announce_at.is_some_and(|at| at <= now) {
             let kind = key(self.number, self.window, CodeRole::Offerer);
-            self.announcing = look_up(engine, LookupKind::Announce(kind, AnnouncedPorts::IMPLIED));
+            self.announcing =
+                self.entry.look_up(engine, LookupKind::Announce(kind, AnnouncedPorts::IMPLIED));
             self.announce_at = self.announcing.is_none().then_some(now + POLL);
         }
         self.seek(engine, now);
@@ -285,7 +201,7 @@ impl OfferMeeting {
     fn seek(&mut self, engine: &mut Engine, now: Duration) {
         let takers = key(self.number, self.window, CodeRole::Taker);
         if self.seek_at.is_some_and(|at| at <= now) {
-            let begun = look_up(engine, LookupKind::Peers(takers));
+            let begun = self.entry.look_up(engine, LookupKind::Peers(takers));
             self.seek_at = begun.is_none().then_some(now + POLL);
             self.seeks.extend(begun);
             self.poll_at = now + POLL;
@@ -294,8 +210,8 @@ impl OfferMeeting {
             return;
         }
         self.poll_at = now + POLL;
-        match engine.dht().map(|dht| dht.poll_peers(takers)) {
-            Some(Ok(poll)) => self.seeks.push(poll),
+        match self.entry.ask_again(engine, takers) {
+            Some(poll) => self.seeks.push(poll),
             // The lookup of takers is not over yet.
             _ if !self.seeks.is_empty() => {}
             _ => self.seek_at = Some(now + LOOK_AGAIN),
@@ -305,7 +221,7 @@ impl OfferMeeting {
     /// When [`OfferMeeting::poll`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
         let due = [self.announce_at, self.seek_at.or(Some(self.poll_at))];
-        due.into_iter().flatten().min().filter(|_| self.entry.entered.is_some())
+        due.into_iter().flatten().min().filter(|_| self.entry.entered().is_some())
     }
 
     /// Ends it: nothing is sent any more.
@@ -342,15 +258,9 @@ pub(super) struct TakeMeeting {
 impl TakeMeeting {
     /// Begins. The engine gets sockets of both families, if it has none.
     pub(super) fn new(engine: &mut Engine, how: &CodeDht, number: u32) -> Self {
-        for wildcard in ["0.0.0.0:0", "[::]:0"] {
-            let Ok(at) = wildcard.parse::<SocketAddr>() else { continue };
-            if !engine.link_addresses().iter().any(|known| known.is_ipv4() == at.is_ipv4()) {
-                // A machine without IPv6 uses IPv4 alone.
-                let _ = engine.bind_link(at);
-            }
-        }
-        let (entry, began) = (DhtEntry::new(engine, how), engine.now());
-        punch(engine, CodeRole::Taker, number, entry.near);
+        bind_both_families(engine);
+        let (entry, began) = (DhtEntry::new(engine, Meeting::Code, how), engine.now());
+        punch(engine, CodeRole::Taker, number, entry.is_near());
         Self {
             entry,
             number,
@@ -369,12 +279,12 @@ impl TakeMeeting {
             (self.is_alone, self.ask_at) = (false, Some(engine.now()));
         }
         let now = engine.now();
-        while let Some(event) = poll_event(engine) {
+        while let Some(event) = self.entry.poll_event(engine) {
             match event {
                 DhtEvent::Peers(id, peers) => {
                     let window = self.asks.iter().find(|(ask, _)| *ask == id).map(|(_, at)| *at);
                     if let Some(window) = window
-                        && add(engine, peers)
+                        && self.entry.punch_to(engine, 0, peers)
                     {
                         self.found = Some(now);
                         self.announce(engine, window);
@@ -387,16 +297,16 @@ impl TakeMeeting {
                     self.asks.retain(|(ask, _)| *ask != id);
                     if asked > 0 && self.asks.is_empty() {
                         self.ask_at = Some(now + ASK_AGAIN);
-                        self.is_alone = !has_answers(engine) && !self.entry.more();
+                        self.is_alone = !self.entry.has_answers(engine) && !self.entry.more();
                     }
                 }
                 _ => {}
             }
         }
-        if self.entry.entered.is_some() && self.ask_at.is_some_and(|at| at <= now) {
+        if self.entry.entered().is_some() && self.ask_at.is_some_and(|at| at <= now) {
             self.ask(engine);
         }
-        let Some(punching) = engine.code_punching() else { return Vec::new() };
+        let Some(punching) = engine.punching(Meeting::Code, 0) else { return Vec::new() };
         std::iter::from_fn(|| punching.poll_proven()).collect()
     }
 
@@ -406,7 +316,7 @@ impl TakeMeeting {
         self.announce(engine, windows[0]);
         for window in windows {
             let offerers = key(self.number, window, CodeRole::Offerer);
-            let ask = look_up(engine, LookupKind::Peers(offerers));
+            let ask = self.entry.look_up(engine, LookupKind::Peers(offerers));
             self.asks.extend(ask.map(|ask| (ask, window)));
         }
         self.ask_at = self.asks.is_empty().then(|| engine.now() + ASK_AGAIN);
@@ -418,13 +328,13 @@ impl TakeMeeting {
         }
         let takers = key(self.number, window, CodeRole::Taker);
         let kind = LookupKind::Announce(takers, AnnouncedPorts::IMPLIED);
-        self.announced.extend(look_up(engine, kind).map(|id| (id, window)));
+        self.announced.extend(self.entry.look_up(engine, kind).map(|id| (id, window)));
     }
 
     /// Whether the peer may still be found.
     pub(super) fn is_hopeful(&self, now: Duration) -> bool {
         let until = match self.found {
-            _ if self.entry.entered.is_none() => self.began + NAMES,
+            _ if self.entry.entered().is_none() => self.began + NAMES,
             _ if self.is_alone => return false,
             Some(found) => found + ANSWERED,
             None => self.began + LISTED,
@@ -434,27 +344,20 @@ impl TakeMeeting {
 
     /// Whether a node of the DHT has answered, and whether an offerer was listed.
     pub(super) fn outcome(&self, engine: &mut Engine) -> (bool, bool) {
-        (has_answers(engine), self.found.is_some())
+        (self.entry.has_answers(engine), self.found.is_some())
     }
 
     /// When [`TakeMeeting::poll`] or [`TakeMeeting::is_hopeful`] is due.
     pub(super) fn poll_timeout(&self, now: Duration) -> Option<Duration> {
         let found = self.found.map(|found| found + ANSWERED);
         let ends = [Some(self.began + NAMES), Some(self.began + LISTED), found];
-        let asks = self.ask_at.filter(|_| self.entry.entered.is_some());
+        let asks = self.ask_at.filter(|_| self.entry.entered().is_some());
         ends.into_iter().flatten().filter(|at| *at > now).chain(asks).min()
     }
 
     /// Ends it: nothing is sent any more.
     pub(super) fn leave(&self, engine: &mut Engine) {
         self.entry.leave(engine);
-    }
-}
-
-impl CodeDht {
-    /// The DHT as an option of a call, with the nodes that this store knows.
-    pub fn new(start: DhtStart, store: &Path) -> Self {
-        Self { start, store: store.to_path_buf() }
     }
 }
 

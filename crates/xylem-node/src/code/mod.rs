@@ -6,7 +6,7 @@ mod nearby;
 mod server;
 mod take;
 
-pub use dht::CodeDht;
+pub use crate::meeting::CodeDht;
 pub(crate) use server::{CodeServer, ShowOptions};
 pub use take::{CodeLookup, TakeCodeError, TakeOptions, TakenCode, take};
 pub use xylem_library::code::{CodeEvent, Offered};

@@ -8,9 +8,10 @@ use xylem_link::{StaticKey, StreamId, StreamRead, purpose};
 use xylem_object::ticket::Address;
 use xylem_reach::code::{CodeEnd, CodeOffer, CodeOfferEvent, LIFETIME, SpokenCode, knock};
 
-use super::dht::{CodeDht, ListingReport, OfferMeeting};
+use super::dht::{ListingReport, OfferMeeting};
 use super::{CodeEvent, Offered, nearby};
 use crate::event::Event;
+use crate::meeting::CodeDht;
 use xylem_engine::{Engine, RelayNotice, StreamEvent};
 use xylem_library::keys::{self, KeyFileError};
 use xylem_library::reachable::Relay;

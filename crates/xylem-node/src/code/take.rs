@@ -12,9 +12,10 @@ use xylem_reach::code::{CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, SpokenCode, T
 use xylem_reach::relay::ConnectTarget;
 
 use super::CodeEvent;
-use super::dht::{CodeDht, TakeMeeting};
+use super::dht::TakeMeeting;
 use super::nearby::CodeSearch;
 use crate::event::Event;
+use crate::meeting::CodeDht;
 use crate::reaching::{through, to_dial};
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, StreamEvent};
 use xylem_library::reachable::{FaceAddress, PeerAddress, Relay};

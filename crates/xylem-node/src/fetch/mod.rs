@@ -28,6 +28,7 @@ use xylem_transfer::{PeerId, Transfer, TransferEvent, TransferSpec};
 
 use crate::dial::Dialler;
 use crate::event::Event;
+use crate::meeting::CodeDht;
 use crate::peers::{HostOffer, Swarm};
 use leaving::LinkHold;
 use work::FetchState;
@@ -175,6 +176,15 @@ impl Fetch {
     /// Also searches the LAN for the sharer while no peer is up, unless the caller named peers.
     pub fn asking_the_lan(mut self, ticket: &Ticket) -> Self {
         self.work.dialler.ask_the_lan(ticket, self.engine.now());
+        self
+    }
+
+    /// Also searches the DHT for the sharer when every address and relay of the ticket is silent, unless the caller named
+    /// peers.
+    pub fn asking_the_dht(mut self, ticket: &Ticket, how: Option<&CodeDht>) -> Self {
+        if let Some(how) = how {
+            self.work.dialler.ask_the_dht(&mut self.engine, ticket, how);
+        }
         self
     }
 

@@ -185,9 +185,9 @@ impl FetchState {
         let swarm = self.swarm.as_ref().and_then(Swarm::poll_timeout);
         let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
         let asks = [self.transfer.poll_timeout(now), self.finding.poll_timeout()];
-        let dials = self.dialler.poll_start();
+        let (dials, meets) = (self.dialler.poll_start(), self.dialler.poll_meeting(now));
         let introduced = self.introduced.iter().map(|(_, until)| *until).min();
-        let timers = [dials, swarm, waiting, introduced];
+        let timers = [dials, meets, swarm, waiting, introduced];
         asks.into_iter().chain(timers).flatten().min()
     }
 
@@ -207,6 +207,7 @@ impl FetchState {
         if self.dialler.poll_start().is_some_and(|t| t <= now) {
             self.dialler.dial_next(engine);
         }
+        self.dialler.meet(engine, on_event);
         let silent = self.finding.handle_timeout(now, &mut |face, asked| engine.ask(face, asked));
         silent.into_iter().for_each(|(face, why)| engine.drop_face(face, why));
         if let Some(swarm) = &mut self.swarm {

@@ -25,9 +25,11 @@ use crate::discovery::{DhtRoom, MAX_PUBLIC, Publicity, ShareAnnouncer};
 use crate::event::of_registrar;
 use crate::event::{Event, FetchReport, GetterReport, GetterState, from_library};
 use crate::mail::MailServer;
+use crate::meeting::CodeDht;
 use crate::peers::linked_at;
 use crate::reaching;
 use crate::shaping;
+use crate::ticket_meeting::TicketListings;
 use crate::waking::wake_of;
 use xylem_app::Registrar;
 use xylem_engine::wall_clock;
@@ -74,12 +76,16 @@ pub(super) struct ShareServer<'a> {
     announcers: HashMap<PublicationId, Announcers>,
     /// Announces the share elsewhere.
     beside: ShareAnnouncer,
+    /// Lists a public share by its tickets in the DHT.
+    tickets: Option<TicketListings>,
     /// The key that signs records of names for the DHT.
     signs: Option<PublisherKey>,
     /// Buffer of the current answer, kept for its allocation.
     answer: Vec<u8>,
     /// How this end is reached.
     standing: Option<ReachMonitor>,
+    /// What was reported last, if addresses alone lead no peer from elsewhere here and the DHT may.
+    near: Option<Reachability>,
     /// Whether tickets name the router's mapped address. Otherwise no peer uses it.
     pub(super) names_mapped: bool,
     /// Raised when the shared content has been fetched.
@@ -107,8 +113,12 @@ impl<'a> ShareServer<'a> {
         let mut publications = Publications::of_publisher(at.vouch);
         let wake = wake_of(engine)?;
         publications.wake_by(wake.clone());
+        let start = options.beside.public.clone();
+        let dht = start.map(|start| CodeDht::new(start, &options.store));
+        let tickets = dht.and_then(|dht| TicketListings::new(engine, &dht));
         Ok(Self {
             beside: ShareAnnouncer::new(&options.beside, &options.store, &at.listen),
+            tickets,
             signs,
             publications,
             at,
@@ -126,6 +136,7 @@ impl<'a> ShareServer<'a> {
             announcers: HashMap::new(),
             answer: Vec::new(),
             standing: None,
+            near: None,
             names_mapped: false,
             ends,
             last_answers: None,
@@ -167,8 +178,8 @@ impl<'a> ShareServer<'a> {
         lan: bool,
     ) -> Result<(PublicationId, Event), ShareError> {
         let publication = content.publication();
-        let (root, prefix) = (&publication.manifest().root, publication.prefix());
-        let twin = self.publications.finds_other(root, &self.at.link_key, prefix);
+        let (root, prefix) = (publication.manifest().root, publication.prefix());
+        let twin = self.publications.finds_other(&root, &self.at.link_key, prefix);
         let shared = self.at.shared(path, &content, twin);
         // A ticket may lack our link key. Any peer that has the ticket knows the publisher.
         let signed_by = content.signed_by();
@@ -178,7 +189,7 @@ impl<'a> ShareServer<'a> {
         }
         engine.serve(prefix.parent())?;
         let mut room = self.beside.room_for(&content);
-        if room == DhtRoom::Free && !engine.answer_knock(&dht_knock(root)) {
+        if room == DhtRoom::Free && !engine.answer_knock(&dht_knock(&root)) {
             room = DhtRoom::Full;
         }
         if room == DhtRoom::Full {
@@ -193,6 +204,7 @@ impl<'a> ShareServer<'a> {
         let vouch = signed_by.is_none().then_some(self.at.vouch);
         self.publications.add_find(id, &self.at.link_key, vouch);
         if room == DhtRoom::Free {
+            self.tickets.iter_mut().for_each(|it| it.add(engine, &root, &publisher));
             self.publications.add_public_find(id, &self.at.link_key, publisher, vouch);
         }
         if let Some(content) = self.publications.get(id) {
@@ -230,6 +242,8 @@ impl<'a> ShareServer<'a> {
         // Free the link's knocks for others. That of our own publisher stays: a getter of removed content then gets a
         // refusal.
         let (root, signed_by) = (content.publication().manifest().root, content.signed_by());
+        let publisher = signed_by.unwrap_or(self.at.publisher);
+        self.tickets.iter_mut().for_each(|it| it.remove(engine, &root, &publisher));
         if !self.beside.shares(&root) {
             engine.forget_knock(&dht_knock(&root));
         }
@@ -379,12 +393,18 @@ impl<'a> ShareServer<'a> {
     }
 }
 
-/// The event for how other peers reach this machine. The DHT leads takers of a code here as well; `code`: whether it does
-/// already.
-fn said_of(reach: Reachability, code: Option<bool>) -> Event {
+/// What is said of a machine to which no address leads from elsewhere, but the DHT.
+const BY_DHT: &str = "from elsewhere through the DHT, where the NATs on both sides let it; else name a relay (--relay)";
+
+/// The event for how other peers reach this machine. The DHT leads takers of a code here as well (`code`: whether it does
+/// already), and those with a ticket if it lists the share (`by_ticket`).
+fn said_of(reach: Reachability, code: Option<bool>, by_ticket: bool) -> Event {
     let near = matches!(reach.way, ReachWay::Lan | ReachWay::Here);
     let mut event = Event::from(reach);
-    if let (Event::Reach(status), Some(listed), true) = (&mut event, code, near) {
+    let Event::Reach(status) = &mut event else { return event };
+    if near && by_ticket {
+        status.says = BY_DHT.to_owned();
+    } else if let (Some(listed), true) = (code, near) {
         let by_code = if listed { "; by the code from elsewhere too, through the DHT" } else { "" };
         status.says = format!("by the ticket {}{by_code}", status.says);
     }
@@ -494,10 +514,16 @@ impl Program for ShareServer<'_> {
         let mapped = mapped.filter(|_| self.names_mapped);
         if let Some(standing) = &mut self.standing {
             standing.mapped(mapped);
-            if let Some(reach) = standing.poll(now) {
-                let code = self.code.as_ref().and_then(CodeServer::in_dht);
-                (self.on_event)(said_of(reach, code));
-            }
+        }
+        self.tickets.iter_mut().for_each(|tickets| tickets.handle_timeout(engine));
+        let by_ticket = self.tickets.as_ref().is_some_and(TicketListings::is_listed);
+        let changed = self.standing.as_mut().and_then(|standing| standing.poll(now));
+        // What was said before the DHT listed the share is corrected.
+        if let Some(reach) = changed.or(self.near.take_if(|_| by_ticket)) {
+            let is_near = matches!(reach.way, ReachWay::Lan | ReachWay::Here);
+            self.near = (is_near && !by_ticket && self.tickets.is_some()).then(|| reach.clone());
+            let code = self.code.as_ref().and_then(CodeServer::in_dht);
+            (self.on_event)(said_of(reach, code, by_ticket));
         }
         let changed = self.served.report(now);
         self.report_getters(GetterState::Continues, changed);
@@ -539,6 +565,8 @@ impl Program for ShareServer<'_> {
         let code = self.code.as_ref().and_then(CodeServer::poll_timeout);
         let beside = self.beside.poll_timeout();
         let mesh = self.mesh.as_ref().and_then(Mesh::poll_timeout);
+        let tickets = self.tickets.as_ref().and_then(TicketListings::poll_timeout);
+        let code = code.into_iter().chain(tickets);
         let timers =
             registrars.chain(growers).chain(standing).chain(code).chain(beside).chain(mesh);
         timers.min().into_iter().chain(self.next_look()).chain(self.served.poll_timeout()).min()

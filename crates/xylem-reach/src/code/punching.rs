@@ -84,10 +84,17 @@ impl CodePunching {
     /// For this side of a code of this number. `near`: the DHT is one of private addresses. `seed`: 32 random bytes.
     #[must_use]
     pub fn new(role: CodeRole, number: u32, near: bool, seed: &[u8; 32]) -> Self {
+        let key = xylem_hash::derive_key("xylem-reach v1 code punch", &number.to_be_bytes());
+        Self::with_key(role, key, near, seed)
+    }
+
+    /// For this side of a meeting for which both have this key. The taker is the side that dials.
+    #[must_use]
+    pub fn with_key(role: CodeRole, key: [u8; 32], near: bool, seed: &[u8; 32]) -> Self {
         let mut draws = Hasher::new_derive_key("xylem-reach v1 code punching");
         Self {
             role,
-            key: xylem_hash::derive_key("xylem-reach v1 code punch", &number.to_be_bytes()),
+            key,
             secret: xylem_hash::derive_key("xylem-reach v1 code punch tokens", seed),
             near,
             draws: draws.update(seed).finalize_xof(),

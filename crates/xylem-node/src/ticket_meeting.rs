@@ -1,0 +1,370 @@
+//! Tickets in the mainline DHT: [`TicketListings`] lists a sharer by its tickets, and [`TicketSearch`] finds it when every
+//! address and relay of a ticket is silent. Both speak over the engine's own sockets for links (docs/spec/reach.md,
+//! "Tickets in the DHT").
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
+use xylem_engine::{Engine, Meeting};
+use xylem_hash::Hash;
+use xylem_library::keys;
+use xylem_library::reachable::PeerAddress;
+use xylem_object::ticket::Address;
+use xylem_object::{PublisherId, Ticket};
+use xylem_reach::code::{CodePunching, CodeRole};
+use xylem_reach::names::TicketMeeting;
+
+use crate::meeting::{CodeDht, DhtEntry, bind_both_families};
+
+/// Most tickets by which a sharer is listed: the DHT's client remembers the nodes of 16 keys, two for each.
+pub(crate) const MAX_LISTED_TICKETS: usize = 8;
+/// Interval of announcements. Nodes forget peers that do not repeat them.
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(15 * 60);
+/// Pause after an announcement or lookup that failed, and between announcements of a changed address.
+const RETRY: Duration = Duration::from_secs(30);
+/// Pause before something that did not fit is tried again.
+const BUSY: Duration = Duration::from_secs(1);
+/// Interval of polls for getters. It also keeps the NAT's mapping.
+const POLL: Duration = Duration::from_secs(25);
+/// Interval at which the nodes that are polled are looked up anew.
+const SEEK_EVERY: Duration = Duration::from_secs(3_600);
+/// Interval at which punching begins anew: an address gets its few datagrams again.
+const PUNCH_ANEW: Duration = Duration::from_secs(600);
+
+fn punching(role: CodeRole, meeting: &TicketMeeting, near: bool) -> Option<CodePunching> {
+    // Without randomness no link works either.
+    Some(CodePunching::with_key(role, meeting.punch, near, &keys::random().ok()?))
+}
+
+/// One ticket by which the sharer is listed.
+struct TicketListing {
+    meeting: TicketMeeting,
+    /// Publications that have this ticket.
+    uses: usize,
+    announcing: Option<LookupId>,
+    announce_at: Duration,
+    /// When it was begun last.
+    announced_at: Option<Duration>,
+    is_listed: bool,
+    /// Lookups of getters, polls included.
+    seeks: Vec<LookupId>,
+    seek_at: Duration,
+    poll_at: Duration,
+}
+
+impl TicketListing {
+    fn new(meeting: TicketMeeting, now: Duration) -> Self {
+        Self {
+            meeting,
+            uses: 1,
+            announcing: None,
+            announce_at: now,
+            announced_at: None,
+            is_listed: false,
+            seeks: Vec::new(),
+            seek_at: now,
+            poll_at: now,
+        }
+    }
+
+    /// Begins what is due.
+    fn handle_timeout(&mut self, engine: &mut Engine, entry: &DhtEntry, now: Duration) {
+        if self.announcing.is_none() && now >= self.announce_at {
+            let sharers = DhtId(self.meeting.sharers);
+            let kind = LookupKind::Announce(sharers, AnnouncedPorts::IMPLIED);
+            self.announcing = entry.look_up(engine, kind);
+            let pause = if self.announcing.is_some() { ANNOUNCE_EVERY } else { BUSY };
+            (self.announce_at, self.announced_at) = (now + pause, Some(now));
+        }
+        let getters = DhtId(self.meeting.getters);
+        if now >= self.seek_at {
+            let begun = entry.look_up(engine, LookupKind::Peers(getters));
+            let pause = if begun.is_some() { SEEK_EVERY } else { BUSY };
+            (self.seek_at, self.poll_at) = (now + pause, now + POLL);
+            self.seeks.extend(begun);
+        }
+        if now >= self.poll_at {
+            self.poll_at = now + POLL;
+            let begun = entry.ask_again(engine, getters);
+            if begun.is_none() && self.seeks.is_empty() {
+                // None of those nodes answers any more.
+                self.seek_at = self.seek_at.min(now + RETRY);
+            }
+            self.seeks.extend(begun);
+        }
+    }
+
+    fn poll_timeout(&self) -> Duration {
+        let announce_at = self.announcing.is_none().then_some(self.announce_at);
+        announce_at.into_iter().fold(self.seek_at.min(self.poll_at), Duration::min)
+    }
+}
+
+/// Lists a public share by its tickets, and opens the NAT for getters that are listed there.
+pub(crate) struct TicketListings {
+    entry: DhtEntry,
+    listings: Vec<TicketListing>,
+    /// When punching begins anew.
+    anew_at: Duration,
+}
+
+impl TicketListings {
+    /// Begins without a ticket; nothing is sent before there is one. `None` if no peer would get in.
+    pub(crate) fn new(engine: &mut Engine, how: &CodeDht) -> Option<Self> {
+        let entry = DhtEntry::new(engine, Meeting::Tickets, how);
+        let anew_at = engine.now();
+        entry.is_open(engine).then(|| Self { entry, listings: Vec::new(), anew_at })
+    }
+
+    /// Lists the sharer by the ticket of a publication, if there is room.
+    pub(crate) fn add(&mut self, engine: &mut Engine, root: &Hash, publisher: &PublisherId) {
+        let meeting = TicketMeeting::new(root, publisher);
+        let has_room = self.listings.len() < MAX_LISTED_TICKETS;
+        match self.listings.iter_mut().find(|listing| listing.meeting == meeting) {
+            Some(listing) => listing.uses += 1,
+            None if has_room => {
+                self.listings.push(TicketListing::new(meeting, engine.now()));
+                self.punch_anew(engine);
+            }
+            None => {}
+        }
+    }
+
+    /// Ends that for a publication that is no longer served.
+    pub(crate) fn remove(&mut self, engine: &mut Engine, root: &Hash, publisher: &PublisherId) {
+        let meeting = TicketMeeting::new(root, publisher);
+        let Some(place) = self.listings.iter().position(|known| known.meeting == meeting) else {
+            return;
+        };
+        self.listings[place].uses -= 1;
+        if self.listings[place].uses == 0 {
+            self.listings.remove(place);
+            self.punch_anew(engine);
+        }
+    }
+
+    fn punch_anew(&mut self, engine: &mut Engine) {
+        self.anew_at = engine.now() + PUNCH_ANEW;
+        let near = self.entry.is_near();
+        let all = self.listings.iter();
+        let all = all.filter_map(|it| punching(CodeRole::Offerer, &it.meeting, near));
+        engine.punch_for(Meeting::Tickets, all.collect());
+    }
+
+    /// Whether a node lists the sharer by one of its tickets at least.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.listings.iter().any(|listing| listing.is_listed)
+    }
+
+    /// Announces, looks for getters, and has their addresses punched.
+    pub(crate) fn handle_timeout(&mut self, engine: &mut Engine) {
+        if self.listings.is_empty() {
+            return;
+        }
+        self.entry.poll(engine);
+        let now = engine.now();
+        while let Some(event) = self.entry.poll_event(engine) {
+            match event {
+                DhtEvent::Peers(id, peers) => {
+                    let place = self.listings.iter().position(|it| it.seeks.contains(&id));
+                    if let Some(place) = place {
+                        self.entry.punch_to(engine, place, peers);
+                    }
+                }
+                DhtEvent::Done(id, end) => {
+                    for listing in &mut self.listings {
+                        listing.seeks.retain(|seek| *seek != id);
+                        if listing.announcing == Some(id) {
+                            listing.announcing = None;
+                            listing.is_listed |= end.error.is_none();
+                            if end.error.is_some() {
+                                listing.announce_at = now + RETRY;
+                                self.entry.more();
+                            }
+                        }
+                    }
+                }
+                // Another network, or another port of the NAT: the address that is listed is an old one. A NAT that
+                // gives each node another port changes it all the time.
+                DhtEvent::Observed => {
+                    for listing in &mut self.listings {
+                        let at = listing.announced_at.map_or(now, |at| now.max(at + RETRY));
+                        listing.announce_at = listing.announce_at.min(at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        if now >= self.anew_at {
+            self.punch_anew(engine);
+        }
+        if self.entry.entered().is_some() {
+            let Self { entry, listings, .. } = self;
+            listings.iter_mut().for_each(|listing| listing.handle_timeout(engine, entry, now));
+        }
+    }
+
+    /// When [`TicketListings::handle_timeout`] is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
+        let due = self.listings.iter().map(TicketListing::poll_timeout).min();
+        // The engine is woken when the first nodes are known.
+        due.map(|due| due.min(self.anew_at)).filter(|_| self.entry.entered().is_some())
+    }
+}
+
+/// Time without any peer before the DHT is asked: a relay that was restarted has its clients back by then, and a
+/// good ticket costs no datagram.
+const ASK_AFTER: Duration = Duration::from_secs(3);
+/// Time for the first nodes' names, for a sharer to be listed, and for a listed one to answer: its NAT opens when it
+/// polls.
+const NAMES: Duration = Duration::from_secs(3);
+const LISTED: Duration = Duration::from_secs(8);
+const ANSWERED: Duration = Duration::from_secs(40);
+/// Pause before sharers are looked up again: at first, and at most. It doubles.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+const MOST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Looks for a ticket's sharer in the DHT, and lists this machine as a getter.
+pub(crate) struct TicketSearch {
+    entry: DhtEntry,
+    meeting: TicketMeeting,
+    /// The ticket's link key, if it has one.
+    key: Option<[u8; 32]>,
+    /// When it asks, and whether it does.
+    asks_at: Duration,
+    asks: bool,
+    look_at: Duration,
+    pause: Duration,
+    looking: Option<LookupId>,
+    announcing: Option<LookupId>,
+    announce_at: Duration,
+    /// When the last new address was listed.
+    found: Option<Duration>,
+    /// No node answers.
+    is_alone: bool,
+}
+
+impl TicketSearch {
+    /// For a fetch that begins now. `None` if the ticket names only addresses of this machine.
+    pub(crate) fn new(engine: &mut Engine, ticket: &Ticket, how: &CodeDht) -> Option<Self> {
+        let entry = DhtEntry::new(engine, Meeting::Tickets, how);
+        let is_own = |address: &Address| match address {
+            Address::Ip(at) => at.ip().is_loopback(),
+            Address::Host(..) => false,
+        };
+        let is_here = ticket.relays.is_empty() && ticket.addresses.iter().all(is_own);
+        let asks_at = engine.now() + ASK_AFTER;
+        (entry.is_near() || !is_here).then(|| Self {
+            entry,
+            meeting: TicketMeeting::new(&ticket.root, &ticket.publisher),
+            key: ticket.link_key,
+            asks_at,
+            asks: false,
+            look_at: asks_at,
+            pause: ASK_AGAIN,
+            looking: None,
+            announcing: None,
+            announce_at: asks_at,
+            found: None,
+            is_alone: false,
+        })
+    }
+
+    /// Begins to ask once it is time. Returns true then: this is reported before anything is sent.
+    pub(crate) fn begins(&mut self, now: Duration) -> bool {
+        now >= self.asks_at && !std::mem::replace(&mut self.asks, true)
+    }
+
+    /// Goes on, after [`TicketSearch::begins`]. Returns peers to dial as if the ticket named them.
+    pub(crate) fn handle_timeout(&mut self, engine: &mut Engine) -> Vec<PeerAddress> {
+        if !self.asks {
+            return Vec::new();
+        }
+        if self.entry.entered().is_none() && engine.punching(Meeting::Tickets, 0).is_none() {
+            bind_both_families(engine);
+            let near = self.entry.is_near();
+            let all = punching(CodeRole::Taker, &self.meeting, near);
+            engine.punch_for(Meeting::Tickets, all.into_iter().collect());
+        }
+        let now = engine.now();
+        if self.entry.poll(engine) {
+            (self.is_alone, self.look_at) = (false, now);
+        }
+        while let Some(event) = self.entry.poll_event(engine) {
+            match event {
+                DhtEvent::Peers(id, peers) if self.looking == Some(id) => {
+                    if self.entry.punch_to(engine, 0, peers) {
+                        self.found = Some(now);
+                    }
+                }
+                DhtEvent::Done(id, _) if self.looking == Some(id) => {
+                    self.looking = None;
+                    self.look_at = now + self.pause;
+                    self.pause = MOST_PAUSE.min(self.pause * 2);
+                    self.is_alone = !self.entry.has_answers(engine) && !self.entry.more();
+                }
+                DhtEvent::Done(id, end) if self.announcing == Some(id) => {
+                    self.announcing = None;
+                    let pause = if end.error.is_some() { RETRY } else { ANNOUNCE_EVERY };
+                    self.announce_at = now + pause;
+                }
+                _ => {}
+            }
+        }
+        self.ask(engine, now);
+        let Some(punching) = engine.punching(Meeting::Tickets, 0) else { return Vec::new() };
+        let proven: Vec<SocketAddr> = std::iter::from_fn(|| punching.poll_proven()).collect();
+        let peer = |address| PeerAddress::Link { address, key: self.key };
+        proven.into_iter().map(peer).collect()
+    }
+
+    fn ask(&mut self, engine: &mut Engine, now: Duration) {
+        if self.entry.entered().is_none() {
+            return;
+        }
+        if self.looking.is_none() && now >= self.look_at {
+            let sharers = LookupKind::Peers(DhtId(self.meeting.sharers));
+            self.looking = self.entry.look_up(engine, sharers);
+            self.look_at = now + BUSY;
+        }
+        if self.announcing.is_none() && now >= self.announce_at {
+            let getters = DhtId(self.meeting.getters);
+            let kind = LookupKind::Announce(getters, AnnouncedPorts::IMPLIED);
+            self.announcing = self.entry.look_up(engine, kind);
+            self.announce_at = now + BUSY;
+        }
+    }
+
+    /// Whether a sharer may still be found.
+    pub(crate) fn is_hopeful(&self, now: Duration) -> bool {
+        let until = match self.found {
+            _ if !self.asks => return true,
+            _ if self.entry.entered().is_none() => self.asks_at + NAMES,
+            _ if self.is_alone => return false,
+            Some(found) => found + ANSWERED,
+            None => self.asks_at + LISTED,
+        };
+        now < until
+    }
+
+    /// When [`TicketSearch::begins`] or [`TicketSearch::handle_timeout`] is due.
+    pub(crate) fn poll_timeout(&self, now: Duration) -> Duration {
+        if !self.asks {
+            return self.asks_at;
+        }
+        // Answers and punches are looked at soon. The engine's sockets wake it for them.
+        let look_at = self.looking.is_none().then_some(self.look_at);
+        let announce_at = self.announcing.is_none().then_some(self.announce_at);
+        let ends = [NAMES, LISTED].map(|time| self.asks_at + time).into_iter();
+        let ends = ends.chain(self.found.map(|found| found + ANSWERED)).filter(|at| *at > now);
+        let entered = self.entry.entered().is_some();
+        let due = [look_at, announce_at].into_iter().flatten().filter(|_| entered);
+        due.chain(ends).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Ends it: nothing is sent any more.
+    pub(crate) fn leave(&self, engine: &mut Engine) {
+        self.entry.leave(engine);
+    }
+}
