@@ -11,6 +11,7 @@ any two hosts is 50 ms, and each sends at most 16 Mbit/s.
   changes  NATs that lose mappings and reboot, hairpin, one LAN, a relay that dies
   code     from `share --code` and `get CODE` to the file
   dht      the same without a relay: the two sides find each other in a DHT of nodes of its own (bench/dht_nodes.py)
+  tickets  a public share behind one NAT, and a getter behind another whose ticket has addresses of the sharer's own network alone
   peers    sendme, croc, magic-wormhole, libtorrent in some of these places (--programs DIR, as
            bench/install_movers fills it, and --python with those of PyPI)
 
@@ -196,7 +197,8 @@ def pair(options, make, kinds, tries):
                 getter.moved(number)
                 if program.shares_once:
                     program.share(internet, work, options.source)
-                rows.append(one_try(program, internet, work, options.source, number))
+                deadline = getattr(make, "deadline", DEADLINE)
+                rows.append(one_try(program, internet, work, options.source, number, deadline))
     except (Failed, subprocess.CalledProcessError, RuntimeError, OSError, ValueError) as error:
         rows.append({"code": None, "exact": False, "connected": False, "said": [str(error)]})
     return rows
@@ -390,6 +392,33 @@ class CodeByDht(Code):
         return super().get(internet, work, out, self.entry, *more)
 
 
+class TicketByDht(CodeByDht):
+    """The ticket of a public share. The sharer polls for getters every 30 s."""
+
+    name = "xylem --public, DHT"
+    shares_once = False
+    deadline = 60
+
+    def share(self, internet, work, source):
+        Xylem.share(self, internet, work, source, "--public", self.entry)
+        # It is listed by then.
+        time.sleep(5)
+
+    def get(self, internet, work, out, *more):
+        return super().get(internet, work, out, "--timeout=50", *more)
+
+
+def tickets(options, pool):
+    pairs = [("open", "port-restricted"), ("full cone", "port-restricted"), ("port-restricted", "port-restricted")]
+    results = run_matrix(options, TicketByDht, pairs, options.tries, pool)
+    print("\n### Tickets by the DHT\n\n| sharer | getter | |\n|---|---|---|")
+    for (a, b), rows in results.items():
+        print(f"| {a} | {b} | {cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end |")
+        if not all(row["exact"] for row in rows):
+            options.wrong.append(f"tickets: {a} → {b}: {[row.get('said') for row in rows if not row['exact']][0]}")
+    return [{"part": "tickets", "sharer": a, "getter": b, "tries": rows} for (a, b), rows in results.items()]
+
+
 def dht(options, pool):
     pairs = [("port-restricted", "port-restricted")]
     if not options.quick:
@@ -468,7 +497,7 @@ def arguments():
     return options
 
 
-PARTS = {"probe": probes, "matrix": matrix, "changes": changes, "code": code, "dht": dht, "peers": peers}
+PARTS = {"probe": probes, "matrix": matrix, "changes": changes, "code": code, "dht": dht, "tickets": tickets, "peers": peers}
 
 
 def main():

@@ -88,10 +88,11 @@ pub(crate) struct DhtArgs {
 /// Flags of commands that show or take codes: whether in the DHT, and where to enter it.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct CodeDhtArgs {
-    /// Neither list codes in the DHT of BitTorrent nor look for them there [default: `dht` in the settings, else both]
+    /// Neither list codes in the DHT of BitTorrent nor look for codes and sharers there [default: `dht` in the settings]
     ///
     /// A code is listed there by its number, for ten minutes, if no relay assigns one, and looked for if for half a
-    /// second no peer on the LAN has an answer, and for 2.5 s no relay. What is public (--public, b3:HASH,
+    /// second no peer on the LAN has an answer, and for 2.5 s no relay. The sharer of a ticket is looked for there if for 3 s
+    /// no address and no relay of the ticket has answered. What is public (--public, b3:HASH,
     /// @PUBLISHER/NAME) is refused without the DHT. Nodes of the DHT see the addresses of both sides and the number, not the words.
     #[arg(
         long,
@@ -135,9 +136,10 @@ impl ServiceDhtArgs {
 /// Discovery flags of commands that may announce in the DHT.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct AnnounceArgs {
-    /// Announce it in the public DHT of BitTorrent
+    /// Announce it in the public DHT of BitTorrent [default: `public` in the settings]
     ///
-    /// `xylem get b3:HASH` and `xylem get @PUBLISHER/NAME` then find it without a ticket.
+    /// `xylem get b3:HASH` and `xylem get @PUBLISHER/NAME` then find it without a ticket. A ticket outlives the addresses in
+    /// it: if none of them answers, `xylem get TICKET` finds this machine there, behind most NATs as well.
     #[arg(long, conflicts_with = "follow")]
     public: bool,
 
@@ -251,6 +253,9 @@ impl AnnounceArgs {
     /// What to announce, and where.
     pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, CommandFailure> {
         let Self { public, near, dht } = self;
+        let settings = discovery_settings(common)?;
+        // What turns the DHT off goes before a setting; it contradicts the flag.
+        let public = *public || (settings.public && settings.dht && !dht.no_dht);
         let public = public.then(|| dht.of_public(common)).transpose()?;
         Ok(AnnounceOptions { public, ..near.options(common)? })
     }
@@ -267,7 +272,7 @@ impl FindArgs {
         self.dht.with_store(common)
     }
 
-    /// How to search the DHT for a ticket's sharer whose addresses are silent.
+    /// How to search the DHT for the sharer of a ticket with silent addresses.
     pub(crate) fn ticket_dht(&self, common: &Common) -> Result<Option<CodeDht>, CommandFailure> {
         let settings = discovery_settings(common)?;
         if self.dht.no_dht || !settings.dht {

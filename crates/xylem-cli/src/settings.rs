@@ -1,4 +1,4 @@
-//! The settings file, in TOML: `relay`, `lan`, `map` and the table `[dht]` are for verbs that find peers. The tables
+//! The settings file, in TOML: `relay`, `lan`, `map`, `public` and the table `[dht]` are for verbs that find peers. The tables
 //! `[node]` and `[mailbox]` configure a node (docs/node.md lists every setting).
 
 use std::fmt;
@@ -27,7 +27,7 @@ use xylem_reach::code::distance;
 /// One line, with the file's name and the line of the mistake.
 pub(crate) fn read(path: &Path, store: PathBuf) -> Result<NodeConfig, String> {
     let wrong = |what| format!("settings {}: {what}", path.display());
-    let FileTable { relay: _, lan: _, map: _, dht: _, node, mailbox } = file(path)?;
+    let FileTable { relay: _, lan: _, map: _, public: _, dht: _, node, mailbox } = file(path)?;
     let mut config = node.unwrap_or_default().apply(NodeConfig::new(store)).map_err(wrong)?;
     config.mailbox = mailbox.and_then(MailboxTable::settings);
     Ok(config)
@@ -51,6 +51,8 @@ pub(crate) struct DiscoverySettings {
     pub(crate) lan: bool,
     /// Whether to ask the router to forward ports.
     pub(crate) map: bool,
+    /// Whether shares are announced in the DHT.
+    pub(crate) public: bool,
     /// Where to enter the DHT.
     pub(crate) bootstrap: Option<Vec<String>>,
     /// Whether the DHT may be used at all.
@@ -61,23 +63,24 @@ pub(crate) struct DiscoverySettings {
 
 impl Default for DiscoverySettings {
     fn default() -> Self {
-        Self { lan: true, map: true, bootstrap: None, dht: true, code_dht: true }
+        Self { lan: true, map: true, public: false, bootstrap: None, dht: true, code_dht: true }
     }
 }
 
-/// Reads `lan`, `map`, and `dht` or the table `[dht]`.
+/// Reads `lan`, `map`, `public`, and `dht` or the table `[dht]`.
 ///
 /// # Errors
 /// As of [`read`].
 pub(crate) fn finding(path: &Path) -> Result<DiscoverySettings, String> {
-    let FileTable { lan, map, dht, .. } = file(path)?;
+    let FileTable { lan, map, public, dht, .. } = file(path)?;
     let (dht, DhtTable { bootstrap, codes }) = match dht {
         Some(DhtSetting::Whole(wanted)) => (wanted, DhtTable::default()),
         Some(DhtSetting::Table(table)) => (true, table),
         None => (true, DhtTable::default()),
     };
     let (lan, map) = (lan.unwrap_or(true), map.unwrap_or(true));
-    Ok(DiscoverySettings { lan, map, bootstrap, dht, code_dht: dht && codes.unwrap_or(true) })
+    let (public, code_dht) = (public.unwrap_or(false), dht && codes.unwrap_or(true));
+    Ok(DiscoverySettings { lan, map, public, bootstrap, dht, code_dht })
 }
 
 /// Parses a whole settings file. So a mistake anywhere is reported by the first command that reads it, even if it needs
@@ -189,6 +192,7 @@ struct FileTable {
     relay: Option<Vec<String>>,
     lan: Option<bool>,
     map: Option<bool>,
+    public: Option<bool>,
     dht: Option<DhtSetting>,
     node: Option<NodeTable>,
     mailbox: Option<MailboxTable>,
@@ -581,9 +585,9 @@ mod tests {
             }};
         }
         let text = sample_in_force().replace("localhop = false", "localhop = true");
-        let FileTable { relay, lan, map, dht, node, mailbox } = tables(&text).unwrap();
+        let FileTable { relay, lan, map, public, dht, node, mailbox } = tables(&text).unwrap();
         assert!(relay.is_some_and(|uris| uris[0].parse::<Relay>().is_ok()));
-        assert_eq!((lan, map), (Some(true), Some(true)));
+        assert_eq!((lan, map, public), (Some(true), Some(true), Some(false)));
         let Some(DhtSetting::Table(table)) = dht else { panic!("a table") };
         all!(table, DhtTable { bootstrap, codes });
         let (multicast, management, relay, route, strategy, ..) = all!(

@@ -355,9 +355,12 @@ fn a_public_background_node_obeys_what_turns_the_dht_off() {
 }
 
 /// A share in the DHT by its tickets, once a node lists it.
-fn public_share(dir: &Path, source: &Path, bootstrap: &[String]) -> Share {
-    let command = with_dht(&dir.join("store"), bootstrap);
-    let share = Share::run(command, source, &["--public"]);
+fn public_share(dir: &Path, source: &Path, bootstrap: &[String], by_setting: bool) -> Share {
+    let mut command = with_dht(&dir.join("store"), bootstrap);
+    if by_setting {
+        command.arg("--config").arg(file(dir, "public.toml", b"public = true"));
+    }
+    let share = Share::run(command, source, if by_setting { &[] } else { &["--public"] });
     until("a listing by the ticket", || {
         let says =
             |event: &serde_json::Value| event["says"].to_string().contains("through the DHT");
@@ -372,12 +375,13 @@ fn an_old_ticket_of_a_public_share_leads_to_it_through_the_dht() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
     let content = noise(300_000, 2);
     let source = file(dir.path(), "moved.bin", &content);
-    let old = public_share(dir.path(), &source, &net.bootstrap[..3]);
+    let old = public_share(dir.path(), &source, &net.bootstrap[..3], false);
     let (ticket, was) = (old.ticket.clone(), old.link.clone());
     drop(old);
     // Its port is another's by now, which is silent.
     let _other = UdpSocket::bind(&was).unwrap();
-    let share = public_share(dir.path(), &source, &net.bootstrap[..3]);
+    // A setting does the same.
+    let share = public_share(dir.path(), &source, &net.bootstrap[..3], true);
     assert_ne!(share.link, was);
     let output = get(dir.path(), "ann", &net.bootstrap[5..8], &[&ticket]);
     assert_exit(&output, 0);

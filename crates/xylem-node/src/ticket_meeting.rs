@@ -26,7 +26,7 @@ const RETRY: Duration = Duration::from_secs(30);
 /// Pause before something that did not fit is tried again.
 const BUSY: Duration = Duration::from_secs(1);
 /// Interval of polls for getters. It also keeps the NAT's mapping.
-const POLL: Duration = Duration::from_secs(25);
+const POLL: Duration = Duration::from_secs(30);
 /// Interval at which the nodes that are polled are looked up anew.
 const SEEK_EVERY: Duration = Duration::from_secs(3_600);
 /// Interval at which punching begins anew: an address gets its few datagrams again.

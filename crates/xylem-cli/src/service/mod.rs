@@ -101,7 +101,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     relay: RelayArgs,
 
-    /// Announce all of it in the public DHT of BitTorrent
+    /// Announce all of it in the public DHT of BitTorrent [default: `public` in the settings]
     ///
     /// As `xylem share --public` does for one share.
     #[arg(long)]

@@ -84,7 +84,7 @@ pub(super) struct ShareServer<'a> {
     answer: Vec<u8>,
     /// How this end is reached.
     standing: Option<ReachMonitor>,
-    /// What was reported last, if addresses alone lead no peer from elsewhere here and the DHT may.
+    /// The last report, if addresses alone lead no peer from elsewhere here and the DHT may.
     near: Option<Reachability>,
     /// Whether tickets name the router's mapped address. Otherwise no peer uses it.
     pub(super) names_mapped: bool,
@@ -393,7 +393,7 @@ impl<'a> ShareServer<'a> {
     }
 }
 
-/// What is said of a machine to which no address leads from elsewhere, but the DHT.
+/// The text for a machine to which no address leads from elsewhere, but the DHT.
 const BY_DHT: &str = "from elsewhere through the DHT, where the NATs on both sides let it; else name a relay (--relay)";
 
 /// The event for how other peers reach this machine. The DHT leads takers of a code here as well (`code`: whether it does
@@ -518,7 +518,7 @@ impl Program for ShareServer<'_> {
         self.tickets.iter_mut().for_each(|tickets| tickets.handle_timeout(engine));
         let by_ticket = self.tickets.as_ref().is_some_and(TicketListings::is_listed);
         let changed = self.standing.as_mut().and_then(|standing| standing.poll(now));
-        // What was said before the DHT listed the share is corrected.
+        // The report from before the DHT listed the share is corrected.
         if let Some(reach) = changed.or(self.near.take_if(|_| by_ticket)) {
             let is_near = matches!(reach.way, ReachWay::Lan | ReachWay::Here);
             self.near = (is_near && !by_ticket && self.tickets.is_some()).then(|| reach.clone());
