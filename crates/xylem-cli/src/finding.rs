@@ -254,7 +254,7 @@ impl AnnounceArgs {
     pub(crate) fn options(&self, common: &Common) -> Result<AnnounceOptions, CommandFailure> {
         let Self { public, near, dht } = self;
         let settings = discovery_settings(common)?;
-        // What turns the DHT off goes before a setting; it contradicts the flag.
+        // Turning the DHT off goes before this setting, and contradicts the flag.
         let public = *public || (settings.public && settings.dht && !dht.no_dht);
         let public = public.then(|| dht.of_public(common)).transpose()?;
         Ok(AnnounceOptions { public, ..near.options(common)? })

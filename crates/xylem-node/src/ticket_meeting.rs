@@ -294,9 +294,8 @@ impl TicketSearch {
         while let Some(event) = self.entry.poll_event(engine) {
             match event {
                 DhtEvent::Peers(id, peers) if self.looking == Some(id) => {
-                    if self.entry.punch_to(engine, 0, peers) {
-                        self.found = Some(now);
-                    }
+                    let fresh = self.entry.punch_to(engine, 0, peers);
+                    self.found = fresh.then_some(now).or(self.found);
                 }
                 DhtEvent::Done(id, _) if self.looking == Some(id) => {
                     self.looking = None;
@@ -368,3 +367,6 @@ impl TicketSearch {
         self.entry.leave(engine);
     }
 }
+
+#[cfg(test)]
+mod tests;

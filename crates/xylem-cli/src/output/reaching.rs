@@ -87,8 +87,8 @@ pub(super) fn line_for(event: &Event, way: Option<ReachWay>) -> Option<(LineKind
             let whose = match way {
                 Some(way) if lets_strangers_in(way) => "Public; everybody can run",
                 Some(_) => {
-                    "Listed in the DHT, but machines elsewhere cannot connect (see Reach; forward the UDP port). On \
-                     networks that reach this machine"
+                    "Listed in the DHT, but by the hash machines elsewhere cannot connect (forward the UDP port; by the \
+                     ticket, see Reach). On networks that reach this machine"
                 }
                 None => "Listed in the DHT; whoever reaches this machine can run",
             };

@@ -185,9 +185,7 @@ impl OfferMeeting {
                 _ => {}
             }
         }
-        if self.entry.entered().is_none() {
-            return None;
-        }
+        self.entry.entered()?;
         if self.announce_at.is_some_and(|at| at <= now) {
             let kind = key(self.number, self.window, CodeRole::Offerer);
             self.announcing =

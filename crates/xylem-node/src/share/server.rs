@@ -521,7 +521,7 @@ impl Program for ShareServer<'_> {
         // The report from before the DHT listed the share is corrected.
         if let Some(reach) = changed.or(self.near.take_if(|_| by_ticket)) {
             let is_near = matches!(reach.way, ReachWay::Lan | ReachWay::Here);
-            self.near = (is_near && !by_ticket && self.tickets.is_some()).then(|| reach.clone());
+            self.near = (is_near && !by_ticket && self.tickets.is_some()).then_some(reach);
             let code = self.code.as_ref().and_then(CodeServer::in_dht);
             (self.on_event)(said_of(reach, code, by_ticket));
         }

@@ -8,6 +8,7 @@ use xylem_library::Stop;
 use xylem_link::{Endpoint, LinkConfig, StaticKey};
 
 use super::*;
+use crate::discovery::DhtStart;
 
 /// A node that answers everything; `listed`: the keys under which it lists a peer. `None`: all of them.
 struct Node {

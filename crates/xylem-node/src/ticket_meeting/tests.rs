@@ -1,0 +1,115 @@
+//! Listings of a sharer, with one node of the DHT on loopback that lists a getter.
+
+use std::net::UdpSocket;
+
+use xylem_engine::{EngineError, EngineEvent, Program};
+use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
+use xylem_library::Stop;
+use xylem_link::{Endpoint, LinkConfig, StaticKey};
+use xylem_reach::code::{MAX_PUNCHES, PUNCH_LEN};
+
+use super::*;
+use crate::discovery::DhtStart;
+
+const PUBLISHER: PublisherId = PublisherId([9; 32]);
+
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket
+}
+
+/// Lists tickets, at a node that answers everything and lists `getter` under the key of the first.
+struct Lists {
+    listings: TicketListings,
+    node: UdpSocket,
+    getter: UdpSocket,
+    first: [u8; 20],
+    announced: Vec<[u8; 20]>,
+    punches: usize,
+    until: Duration,
+}
+
+impl Lists {
+    fn turn(&mut self) {
+        let mut buffer = [0; 2_048];
+        while let Ok((len, from)) = self.node.recv_from(&mut buffer) {
+            let query = &buffer[..len];
+            let behind = |what: &[u8]| {
+                let place = query.windows(what.len()).rposition(|w| w == what)?;
+                Some(&query[place + what.len()..])
+            };
+            let key = behind(b"9:info_hash20:").map(|rest| *rest.first_chunk::<20>().unwrap());
+            let mut answer = b"d1:rd2:id20:nodenodenodenodenode5:token2:ok".to_vec();
+            if key == Some(self.first) {
+                answer.extend_from_slice(b"6:valuesl6:\x7f\x00\x00\x01");
+                answer.extend(self.getter.local_addr().unwrap().port().to_be_bytes());
+                answer.push(b'e');
+            }
+            answer.extend_from_slice(b"e1:t4:");
+            answer.extend_from_slice(&behind(b"1:t4:").unwrap()[..4]);
+            answer.extend_from_slice(b"1:y1:re");
+            self.announced.extend(key.filter(|_| behind(b"13:announce_peer").is_some()));
+            let _ = self.node.send_to(&answer, from);
+        }
+        while let Ok((len, _)) = self.getter.recv_from(&mut buffer) {
+            assert_eq!(len, PUNCH_LEN);
+            self.punches += 1;
+        }
+    }
+}
+
+impl Program for Lists {
+    type Error = EngineError;
+
+    fn handle(&mut self, _: &mut Engine, _: EngineEvent) -> Result<(), EngineError> {
+        Ok(())
+    }
+
+    fn handle_timeout(&mut self, engine: &mut Engine, _: Duration) -> Result<(), EngineError> {
+        self.turn();
+        self.listings.handle_timeout(engine);
+        Ok(())
+    }
+
+    fn is_done(&mut self, engine: &Engine, _: bool) -> bool {
+        engine.now() >= self.until
+    }
+
+    fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
+        Some(now + Duration::from_millis(2))
+    }
+}
+
+#[test]
+fn a_sharer_is_listed_by_eight_tickets_and_punches_to_a_listed_getter() {
+    let endpoint = Endpoint::new(LinkConfig::default(), StaticKey::generate([1; 32]), [1; 32]);
+    let seed = ForwarderSeed::from_random([1; 16]);
+    let forwarder = Forwarder::new(ForwarderConfig::end_host(), seed);
+    let mut engine = Engine::new(endpoint, forwarder).unwrap();
+    engine.bind_link("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (node, dir) = (socket(), tempfile::tempdir().unwrap());
+    let bootstrap = Some(vec![node.local_addr().unwrap().to_string()]);
+    let how = CodeDht::new(DhtStart { bootstrap }, dir.path());
+    let mut listings = TicketListings::new(&mut engine, &how).unwrap();
+    let root = |n: u8| Hash::from_bytes([n; 32]);
+    let key = |n| TicketMeeting::new(&root(n), &PUBLISHER).sharers;
+    (0..10).for_each(|n| listings.add(&mut engine, &root(n), &PUBLISHER));
+    // One that has gone makes room, unless a publication more has the same ticket.
+    listings.add(&mut engine, &root(1), &PUBLISHER);
+    listings.remove(&mut engine, &root(1), &PUBLISHER);
+    listings.remove(&mut engine, &root(2), &PUBLISHER);
+    listings.add(&mut engine, &root(10), &PUBLISHER);
+    let first = TicketMeeting::new(&root(0), &PUBLISHER).getters;
+    let (announced, punches, until) = (Vec::new(), 0, Duration::from_secs(4));
+    let getter = socket();
+    let mut lists = Lists { listings, node, getter, first, announced, punches, until };
+    engine.run(&mut lists, &Stop::default()).unwrap();
+    lists.announced.sort();
+    lists.announced.dedup();
+    let mut expected: Vec<_> = [0, 1, 3, 4, 5, 6, 7, 10].map(key).to_vec();
+    expected.sort();
+    assert_eq!(lists.announced, expected);
+    assert!(lists.listings.is_listed());
+    assert!((1..=usize::from(MAX_PUNCHES)).contains(&lists.punches), "{}", lists.punches);
+}
