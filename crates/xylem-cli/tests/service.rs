@@ -753,7 +753,7 @@ fn the_unit_is_sound_and_sandboxed() {
     let unit = dir.path().join("config/systemd/user/xylem.service");
     let text = fs::read_to_string(&unit).unwrap();
     // Environment variables of the installing shell become options of the unit, which has no such variables.
-    let run = "service run --metrics \"9700\" --no-lan --no-map";
+    let run = "service run --metrics \"9700\" --no-lan --no-map --no-dht";
     let start = format!(" --store \"{}\" {run}\n", store.display());
     assert!(text.contains(&start), "{text}");
     assert!(text.contains("\nProtectSystem=strict\n"), "{text}");
