@@ -393,7 +393,7 @@ class CodeByDht(Code):
 
 
 class TicketByDht(CodeByDht):
-    """The ticket of a public share. The sharer polls for getters every 30 s."""
+    """The ticket of a public share. The sharer polls for getters every 28 s."""
 
     name = "xylem --public, DHT"
     shares_once = False
@@ -403,9 +403,6 @@ class TicketByDht(CodeByDht):
         Xylem.share(self, internet, work, source, "--public", self.entry)
         # It is listed by then.
         time.sleep(5)
-
-    def get(self, internet, work, out, *more):
-        return super().get(internet, work, out, "--timeout=50", *more)
 
 
 def tickets(options, pool):

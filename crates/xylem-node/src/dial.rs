@@ -272,17 +272,21 @@ impl Dialler {
         self.meeting.as_ref().map(|meeting| meeting.poll_timeout(now))
     }
 
-    /// Looks for the sharer in the DHT, and dials the addresses at which it has answered as if the ticket named them.
-    pub(crate) fn meet(&mut self, engine: &mut Engine, on_event: &mut dyn FnMut(Event)) {
+    /// Looks for the sharer in the DHT, and dials the addresses at which it has answered as if the ticket named them. Returns
+    /// true once the DHT lists a sharer: it may answer later.
+    pub(crate) fn meet(&mut self, engine: &mut Engine, on_event: &mut dyn FnMut(Event)) -> bool {
         if !self.up.is_empty() {
             self.meeting.take().into_iter().for_each(|meeting| meeting.leave(engine));
         }
-        let Some(meeting) = &mut self.meeting else { return };
+        let Some(meeting) = &mut self.meeting else { return false };
         if meeting.begins(engine.now()) {
             on_event(Event::TicketInDht);
         }
+        let was_listed = meeting.is_listed();
         let found = meeting.handle_timeout(engine);
+        let is_new = meeting.is_listed() && !was_listed;
         self.dial_like_named(engine, found);
+        is_new
     }
 
     fn dial_like_named(&mut self, engine: &mut Engine, found: Vec<PeerAddress>) {

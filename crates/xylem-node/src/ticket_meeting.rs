@@ -20,13 +20,13 @@ use crate::meeting::{CodeDht, DhtEntry, bind_both_families};
 /// Most tickets by which a sharer is listed: the DHT's client remembers the nodes of 16 keys, two for each.
 pub(crate) const MAX_LISTED_TICKETS: usize = 8;
 /// Interval of announcements. Nodes forget peers that do not repeat them.
-const ANNOUNCE_EVERY: Duration = Duration::from_secs(15 * 60);
+const ANNOUNCE_EVERY: Duration = Duration::from_secs(20 * 60);
 /// Pause after an announcement or lookup that failed, and between announcements of a changed address.
 const RETRY: Duration = Duration::from_secs(30);
 /// Pause before something that did not fit is tried again.
 const BUSY: Duration = Duration::from_secs(1);
-/// Interval of polls for getters. It also keeps the NAT's mapping.
-const POLL: Duration = Duration::from_secs(30);
+/// Interval of polls for getters. It also keeps the NAT's mapping. A getter waits 30 s by default.
+const POLL: Duration = Duration::from_secs(28);
 /// Interval at which the nodes that are polled are looked up anew.
 const SEEK_EVERY: Duration = Duration::from_secs(3_600);
 /// Interval at which punching begins anew: an address gets its few datagrams again.
@@ -333,6 +333,11 @@ impl TicketSearch {
             self.announcing = self.entry.look_up(engine, kind);
             self.announce_at = now + BUSY;
         }
+    }
+
+    /// Whether the DHT lists a sharer.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.found.is_some()
     }
 
     /// Whether a sharer may still be found.

@@ -302,6 +302,11 @@ impl Transfer {
         self.patience.set_paused(now, paused);
     }
 
+    /// Restarts the wait of [`TransferConfig::give_up`]: a peer may come up that was not known before.
+    pub fn restart_wait(&mut self) {
+        self.patience.restart();
+    }
+
     /// Asks for no segment at `segments` or more past the first missing one, and for one object at a time. This bounds
     /// what an in-order reader has to buffer. `None`: no bound.
     pub fn in_order_window(&mut self, segments: Option<u64>) {

@@ -207,7 +207,9 @@ impl FetchState {
         if self.dialler.poll_start().is_some_and(|t| t <= now) {
             self.dialler.dial_next(engine);
         }
-        self.dialler.meet(engine, on_event);
+        if self.dialler.meet(engine, on_event) {
+            self.transfer.restart_wait();
+        }
         let silent = self.finding.handle_timeout(now, &mut |face, asked| engine.ask(face, asked));
         silent.into_iter().for_each(|(face, why)| engine.drop_face(face, why));
         if let Some(swarm) = &mut self.swarm {
