@@ -139,6 +139,13 @@ struct OtherMember {
     told: String,
 }
 
+impl OtherMember {
+    /// Whether its pause is over. Nothing is fetched from a member with our `state`, so that needs no pause.
+    fn is_due(&self, state: xylem_hash::Hash, now: Instant) -> bool {
+        self.said.state == state || self.again.is_none_or(|again| again <= now)
+    }
+}
+
 fn pause(failures: u32) -> Duration {
     (AGAIN * 2_u32.saturating_pow(failures.min(16))).min(LONGEST_PAUSE)
 }
@@ -343,9 +350,7 @@ impl<'a> SyncMember<'a> {
         }
         let due = |other: &&PublisherId| {
             let other = &self.others[*other];
-            // With the same state nothing is fetched: that needs no pause.
-            let is_free = other.said.state == self.folder.state();
-            self.wants(other) && (is_free || other.again.is_none_or(|again| again <= now))
+            self.wants(other) && other.is_due(self.folder.state(), now)
         };
         let mut due: Vec<PublisherId> = self.others.keys().filter(due).copied().collect();
         // Ask slow members last.
@@ -670,6 +675,46 @@ mod tests {
             looks = scan_time(&mut first, now);
         }
         assert_eq!(looks, began + BUSY);
+    }
+
+    /// What was staged for it stays until it is settled.
+    #[test]
+    fn a_member_with_our_state_is_settled_without_a_pause() {
+        let key = PublisherKey::from_bytes(&[1; 32]).public();
+        let index = Ticket {
+            publisher: key,
+            root: xylem_hash::hash(b"index"),
+            name: None,
+            link_key: None,
+            size: None,
+            kind: None,
+            addresses: Vec::new(),
+            relays: Vec::new(),
+        };
+        let [ours, theirs] = [b"a", b"b"].map(|text| xylem_hash::hash(text));
+        let said = MemberStatement {
+            member: key,
+            link_key: [1; 32],
+            number: 1,
+            name: "bob".to_owned(),
+            state: theirs,
+            index,
+            roles: None,
+            shown: Vec::new(),
+            past: Past::none(),
+        };
+        let now = Instant::now();
+        let again = Some(now + LONGEST_PAUSE);
+        let bob = OtherMember {
+            said,
+            bytes: Vec::new(),
+            done: false,
+            again,
+            failures: 9,
+            told: String::new(),
+        };
+        assert!(!bob.is_due(ours, now) && bob.is_due(ours, now + LONGEST_PAUSE));
+        assert!(bob.is_due(theirs, now));
     }
 
     /// Our own replacements and removals also change served files.
