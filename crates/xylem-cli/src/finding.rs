@@ -236,13 +236,18 @@ impl AnnounceArgs {
     }
 
     /// The first flag given that applies to the whole process and not to a single share.
-    pub(crate) fn for_all(&self) -> Option<&'static str> {
+    pub(crate) fn for_all(&self, common: &Common) -> Result<Option<&'static str>, CommandFailure> {
         // Each share can have its own flags for the LAN and the router; `options` reads them.
         let Self { public, near: NearArgs { lan: _, map: _ }, dht } = self;
-        // Codes are shown by this process in any case.
-        let CodeDhtArgs { no_dht: _, dht: DhtArgs { dht_bootstrap } } = dht;
-        let asked = [(*public, "--public"), (!dht_bootstrap.is_empty(), "--dht-bootstrap")];
-        asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag)
+        // Codes are shown by this process in any case. The background node announces all shares if the settings do.
+        let CodeDhtArgs { no_dht, dht: DhtArgs { dht_bootstrap } } = dht;
+        let hides = *no_dht && discovery_settings(common)?.public;
+        let asked = [
+            (*public, "--public"),
+            (hides, "--no-dht"),
+            (!dht_bootstrap.is_empty(), "--dht-bootstrap"),
+        ];
+        Ok(asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag))
     }
 
     /// How codes use the DHT; `None`: not at all.
@@ -272,10 +277,15 @@ impl FindArgs {
         self.dht.with_store(common)
     }
 
-    /// How to search the DHT for the sharer of a ticket with silent addresses.
-    pub(crate) fn ticket_dht(&self, common: &Common) -> Result<Option<CodeDht>, CommandFailure> {
+    /// How to search the DHT for the sharer of a ticket with silent addresses. Not if this fetch `hides` from other peers:
+    /// the search shows its address.
+    pub(crate) fn ticket_dht(
+        &self,
+        hides: bool,
+        common: &Common,
+    ) -> Result<Option<CodeDht>, CommandFailure> {
         let settings = discovery_settings(common)?;
-        if self.dht.no_dht || !settings.dht {
+        if hides || self.dht.no_dht || !settings.dht {
             return Ok(None);
         }
         Ok(Some(CodeDht::new(self.dht.dht.start(&settings)?, &common.store()?)))

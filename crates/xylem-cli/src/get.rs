@@ -27,7 +27,7 @@ use xylem_bucket::is_in_bucket;
 use xylem_library::{
     Blame, Error, Existing, FetchMode, Output, SaveOptions, SpaceCheck, Stop, read_rule,
 };
-use xylem_node::{Event, GetOptions, LinkOptions, ServeOptions, ShapeLevel, VersionDialer};
+use xylem_node::{Event, GetOptions, LinkOptions, ServeOptions, VersionDialer};
 use xylem_witness::{DialVersions, VersionSource, witnessed};
 
 /// Fetches what a ticket or a name stands for, verified on arrival
@@ -293,7 +293,7 @@ fn by_ticket(
         store: common.store()?,
         fsync: args.fsync,
         lan: args.find.lan(common)?,
-        dht: args.find.ticket_dht(common)?,
+        dht: args.find.ticket_dht(hides(args), common)?,
         ciphertext: args.ciphertext,
         serve: serve(args, common)?,
     };
@@ -373,7 +373,7 @@ fn by_ticket_into(
         timeout: args.give_up(),
         wait: args.wait,
         lan: args.find.lan(common)?,
-        dht: args.find.ticket_dht(common)?,
+        dht: args.find.ticket_dht(hides(args), common)?,
         ..xylem_reader::Options::new(ticket, common.store()?)
     };
     let what = IntoBucket { options, output: output.to_path_buf(), existing: existing(args) };
@@ -424,13 +424,17 @@ pub(crate) fn fetch(
     }
 }
 
-/// How to serve other peers during the fetch.
-fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, CommandFailure> {
+/// Whether no other peer is to learn this machine's address.
+fn hides(args: &GetArgs) -> bool {
     // A node that serves is introduced to other peers once the fetch has lasted a while. That is visible, even though
     // the links are shaped.
-    let is_covered = args.shape.links().shaping.level >= ShapeLevel::High;
     let asked = args.seed || !args.listen.is_empty();
-    if args.no_serve || (is_covered && !asked) {
+    args.no_serve || (args.shape.is_covered() && !asked)
+}
+
+/// How to serve other peers during the fetch.
+fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, CommandFailure> {
+    if hides(args) {
         return Ok(None);
     }
     let beside = args.find.of_seed(args.map, &joined(&args.ticket)?, common)?;

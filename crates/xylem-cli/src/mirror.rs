@@ -116,7 +116,7 @@ pub(crate) fn run(
             ask_who_answers: args.ask.ask_who_answers,
             timeout,
             lan: args.find.lan(common)?,
-            dht: args.find.ticket_dht(common)?,
+            dht: args.find.ticket_dht(args.shape.is_covered(), common)?,
             ..Options::new(ticket, common.store()?)
         };
         let what = MirrorOptions {

@@ -78,6 +78,11 @@ impl ShapeArgs {
         shape.or(post_quantum.map(|_| "--post-quantum"))
     }
 
+    /// Whether links are covered so that sizes and times show little.
+    pub(crate) fn is_covered(&self) -> bool {
+        self.links().shaping.level >= ShapeLevel::High
+    }
+
     /// The flags' options; `usual` holds where a flag is missing.
     pub(crate) fn over(&self, usual: &LinkOptions) -> LinkOptions {
         LinkOptions {

@@ -507,7 +507,7 @@ fn for_node(
         (*accept_open, "--accept-open"),
     ];
     let asked = asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag);
-    if let Some(flag) = asked.or(beside.for_all()).or(shape.given()) {
+    if let Some(flag) = asked.or(beside.for_all(common)?).or(shape.given()) {
         return Ok(Err(flag));
     }
     let Selection { portable, strict, exclude, changed: _, for_members: _, in_step: _, omitted: _ } =

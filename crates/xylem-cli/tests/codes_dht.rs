@@ -11,9 +11,11 @@ use crate::common::{
     Share, assert_exit, file, finish, noise, stderr, text, until, until_within, xylem,
 };
 use mainline::Testnet;
+use xylem_object::Ticket;
 use xylem_reach::code::{
     CodeRole, MAX_PUNCHES, PUNCH_LEN, SpokenCode, meeting_key, meeting_windows,
 };
+use xylem_reach::names::TicketMeeting;
 
 /// Nodes of the DHT, in this process.
 fn testnet(count: usize) -> Testnet {
@@ -398,7 +400,13 @@ fn an_old_ticket_of_a_public_share_leads_to_it_through_the_dht() {
     let settings = file(dir.path(), "off.toml", b"dht = false");
     let mut by_settings = with_dht(&dir.path().join("d"), &net.bootstrap);
     by_settings.arg("--config").arg(settings).args(["get", "--timeout", "6", &ticket]);
-    for command in [command, by_settings] {
+    // Nor by a fetch that shows no other peer its address.
+    let hidden = [&["--no-serve"][..], &["--shape", "high"]].map(|hides| {
+        let mut command = with_dht(&dir.path().join("e"), &net.bootstrap);
+        command.args(["get", "--timeout", "6", &ticket]).args(hides);
+        command
+    });
+    for command in [command, by_settings].into_iter().chain(hidden) {
         let output = finish(command);
         assert_exit(&output, 3);
         let said = stderr(&output);
@@ -419,4 +427,14 @@ fn a_share_that_is_not_public_is_not_found_by_its_ticket() {
     let _share = Share::run(with_dht(&store, &net.bootstrap), &source, &[]);
     let output = get(dir.path(), "ann", &net.bootstrap, &["--timeout", "8", &ticket]);
     assert_exit(&output, 3);
+    // Who tried it is not listed either.
+    let ticket: Ticket = ticket.parse().unwrap();
+    let getters = TicketMeeting::new(&ticket.root, &ticket.publisher).getters;
+    let looks = mainline::Dht::builder()
+        .bootstrap(&net.bootstrap)
+        .bind_address(Ipv4Addr::LOCALHOST)
+        .port(0)
+        .build()
+        .unwrap();
+    assert_eq!(looks.get_peers(mainline::Id::from(getters)).flatten().count(), 0);
 }

@@ -117,6 +117,11 @@ impl Engine {
         self.net.sharers.of(what).punchings = punchings;
     }
 
+    /// All of them, to add one or to end one.
+    pub fn punchings(&mut self, what: Meeting) -> &mut Vec<CodePunching> {
+        &mut self.net.sharers.of(what).punchings
+    }
+
     /// One of the punchings, by its place among them.
     pub fn punching(&mut self, what: Meeting, place: usize) -> Option<&mut CodePunching> {
         self.net.sharers.of(what).punchings.get_mut(place)

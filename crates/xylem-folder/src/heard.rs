@@ -406,7 +406,9 @@ impl Histories {
         });
         let least = least.max().filter(|(right, ..)| *right > self.right(member, members));
         let Some((_, _, least)) = least else { return false };
-        self.known.remove(&least);
+        if let Some((said, _)) = self.known.remove(&least) {
+            self.record_left(said.state);
+        }
         self.waiting.remove(&least);
         self.rewrote.remove(&least);
         self.came.remove(&least);
@@ -437,10 +439,8 @@ impl Histories {
         match said.past.fits(&known.past) {
             PastRelation::Same | PastRelation::IsContinued => StatementOutcome::Nothing,
             PastRelation::Continues => {
-                self.left.push_back(known.state);
-                if self.left.len() > MAX_LEFT {
-                    self.left.pop_front();
-                }
+                let before = known.state;
+                self.record_left(before);
                 self.known.insert(member, (said, bytes));
                 StatementOutcome::New
             }
@@ -473,14 +473,27 @@ impl Histories {
         let AdoptedState { number, state, index } = adopted.clone();
         let (said, bytes) = self.known.get(member)?;
         let is_signed = || {
-            self.known.values().any(|(said, _)| said.state == state) || self.left.contains(&state)
+            let known = self.known.values().map(|(said, _)| said);
+            let all = known.chain(self.waiting.values().map(|waits| &waits.said));
+            all.map(|said| said.state).chain(self.left.iter().copied()).any(|is| is == state)
         };
-        let counts = number > said.number && (ours == Some(state) || is_signed());
+        // Nothing newer of a member is accepted before it has proven its history.
+        let is_proven = !self.waiting.contains_key(member);
+        let counts = is_proven && number > said.number && (ours == Some(state) || is_signed());
         counts.then(|| (MemberStatement { number, state, index, ..said.clone() }, bytes.clone()))
+    }
+
+    /// Remembers the state of a statement that is no longer its member's newest.
+    fn record_left(&mut self, state: Hash) {
+        self.left.push_back(state);
+        if self.left.len() > MAX_LEFT {
+            self.left.pop_front();
+        }
     }
 
     fn record_rewrite(&mut self, both: [(MemberStatement, Vec<u8>); 2]) -> StatementOutcome {
         let member = both[0].0.member;
+        both.iter().for_each(|(said, _)| self.record_left(said.state));
         self.known.remove(&member);
         self.waiting.remove(&member);
         self.rewrote.insert(member, both.clone());
@@ -562,6 +575,8 @@ impl Histories {
         if !is_newer {
             return None;
         }
+        let before = known.state;
+        self.record_left(before);
         self.known.insert(member, (waits.said.clone(), waits.bytes.clone()));
         Some((waits.said, waits.bytes, StatementOutcome::New))
     }
@@ -848,8 +863,15 @@ mod tests {
         assert!(heard.adopt(&second, &adopted(6, 3), Some(xylem_hash::hash(&[3]))).is_some());
         assert_eq!(heard.adopt(&key(3).public(), &adopted(6, 1), None), None, "no member");
         // Its author has another state by now.
-        heard.left.push_back(xylem_hash::hash(&[4]));
+        heard.record_left(xylem_hash::hash(&[4]));
         assert!(heard.adopt(&second, &adopted(6, 4), None).is_some());
+        // A statement that has still to be proven is signed; its member's own state is not taken before that.
+        let (known, bytes) = heard.known[&first].clone();
+        let said = MemberStatement { state: xylem_hash::hash(&[5]), ..known };
+        let waits = UnprovenStatement { said, bytes, asked: 0, unproven: false };
+        heard.waiting.insert(first, waits);
+        assert!(heard.adopt(&second, &adopted(6, 5), None).is_some());
+        assert_eq!(heard.adopt(&first, &adopted(6, 2), None), None);
         assert!(heard.adopt(&first, &adopted(6, 2), None).is_some());
     }
 }

@@ -59,6 +59,10 @@ impl DhtEntry {
         let first = || FirstNodes::new(&self.options, self.wake.clone());
         let nodes = self.first.get_or_insert_with(first).poll();
         let (Some(nodes), Ok(seed)) = (nodes, keys::random()) else { return false };
+        if nodes.is_empty() && engine.dht(self.of).is_some() {
+            // The names could not be looked up. What is known stays.
+            return false;
+        }
         match engine.dht(self.of) {
             // Those before were all silent.
             Some(dht) => dht.set_bootstrap(nodes),
@@ -71,6 +75,14 @@ impl DhtEntry {
     /// After all first nodes were silent: whether others are looked up.
     pub(crate) fn more(&mut self) -> bool {
         self.first.as_mut().is_some_and(FirstNodes::more)
+    }
+
+    /// The same. If there are no others and none has ever answered, all are looked up again: this machine may have been
+    /// offline.
+    pub(crate) fn more_or_again(&mut self, engine: &mut Engine) {
+        if !self.more() && !self.has_answers(engine) {
+            self.first = None;
+        }
     }
 
     /// Whether the DHT is one on this machine, so that its peers may be here as well.

@@ -117,18 +117,21 @@ impl TicketListings {
         entry.is_open(engine).then(|| Self { entry, listings: Vec::new(), anew_at })
     }
 
-    /// Lists the sharer by the ticket of a publication, if there is room.
-    pub(crate) fn add(&mut self, engine: &mut Engine, root: &Hash, publisher: &PublisherId) {
+    /// Lists the sharer by the ticket of a publication, once there is room. Returns whether there is now.
+    pub(crate) fn add(
+        &mut self,
+        engine: &mut Engine,
+        root: &Hash,
+        publisher: &PublisherId,
+    ) -> bool {
         let meeting = TicketMeeting::new(root, publisher);
-        let has_room = self.listings.len() < MAX_LISTED_TICKETS;
-        match self.listings.iter_mut().find(|listing| listing.meeting == meeting) {
-            Some(listing) => listing.uses += 1,
-            None if has_room => {
-                self.listings.push(TicketListing::new(meeting, engine.now()));
-                self.punch_anew(engine);
-            }
-            None => {}
+        let place = self.listings.iter().position(|listing| listing.meeting == meeting);
+        match place {
+            Some(place) => self.listings[place].uses += 1,
+            None => self.listings.push(TicketListing::new(meeting, engine.now())),
         }
+        self.punch_for_new(engine);
+        place.unwrap_or(self.listings.len() - 1) < MAX_LISTED_TICKETS
     }
 
     /// Ends that for a publication that is no longer served.
@@ -140,14 +143,26 @@ impl TicketListings {
         self.listings[place].uses -= 1;
         if self.listings[place].uses == 0 {
             self.listings.remove(place);
-            self.punch_anew(engine);
+            let punchings = engine.punchings(Meeting::Tickets);
+            if place < punchings.len() {
+                punchings.remove(place);
+            }
+            self.punch_for_new(engine);
         }
+    }
+
+    /// Begins to punch for listings that have just got a place. For the others it goes on.
+    fn punch_for_new(&mut self, engine: &mut Engine) {
+        let near = self.entry.is_near();
+        let punchings = engine.punchings(Meeting::Tickets);
+        let new = self.listings.iter().take(MAX_LISTED_TICKETS).skip(punchings.len());
+        punchings.extend(new.filter_map(|it| punching(CodeRole::Offerer, &it.meeting, near)));
     }
 
     fn punch_anew(&mut self, engine: &mut Engine) {
         self.anew_at = engine.now() + PUNCH_ANEW;
         let near = self.entry.is_near();
-        let all = self.listings.iter();
+        let all = self.listings.iter().take(MAX_LISTED_TICKETS);
         let all = all.filter_map(|it| punching(CodeRole::Offerer, &it.meeting, near));
         engine.punch_for(Meeting::Tickets, all.collect());
     }
@@ -180,7 +195,7 @@ impl TicketListings {
                             listing.is_listed |= end.error.is_none();
                             if end.error.is_some() {
                                 listing.announce_at = now + RETRY;
-                                self.entry.more();
+                                self.entry.more_or_again(engine);
                             }
                         }
                     }
@@ -201,13 +216,15 @@ impl TicketListings {
         }
         if self.entry.entered().is_some() {
             let Self { entry, listings, .. } = self;
-            listings.iter_mut().for_each(|listing| listing.handle_timeout(engine, entry, now));
+            let listed = listings.iter_mut().take(MAX_LISTED_TICKETS);
+            listed.for_each(|listing| listing.handle_timeout(engine, entry, now));
         }
     }
 
     /// When [`TicketListings::handle_timeout`] is due.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
-        let due = self.listings.iter().map(TicketListing::poll_timeout).min();
+        let listed = self.listings.iter().take(MAX_LISTED_TICKETS);
+        let due = listed.map(TicketListing::poll_timeout).min();
         // The engine is woken when the first nodes are known.
         due.map(|due| due.min(self.anew_at)).filter(|_| self.entry.entered().is_some())
     }
@@ -327,7 +344,8 @@ impl TicketSearch {
             self.looking = self.entry.look_up(engine, sharers);
             self.look_at = now + BUSY;
         }
-        if self.announcing.is_none() && now >= self.announce_at {
+        // Without a sharer there nobody would look for us.
+        if self.found.is_some() && self.announcing.is_none() && now >= self.announce_at {
             let getters = DhtId(self.meeting.getters);
             let kind = LookupKind::Announce(getters, AnnouncedPorts::IMPLIED);
             self.announcing = self.entry.look_up(engine, kind);
@@ -359,7 +377,8 @@ impl TicketSearch {
         }
         // Answers and punches are looked at soon. The engine's sockets wake it for them.
         let look_at = self.looking.is_none().then_some(self.look_at);
-        let announce_at = self.announcing.is_none().then_some(self.announce_at);
+        let announces = self.found.is_some() && self.announcing.is_none();
+        let announce_at = announces.then_some(self.announce_at);
         let ends = [NAMES, LISTED].map(|time| self.asks_at + time).into_iter();
         let ends = ends.chain(self.found.map(|found| found + ANSWERED)).filter(|at| *at > now);
         let entered = self.entry.entered().is_some();

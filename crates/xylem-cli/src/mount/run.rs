@@ -63,7 +63,7 @@ fn by_ticket(
         ask_who_answers: args.ask.ask_who_answers,
         timeout: args.timeout.or_seconds(30),
         lan: args.find.lan(common)?,
-        dht: args.find.ticket_dht(common)?,
+        dht: args.find.ticket_dht(args.shape.is_covered(), common)?,
         ..Options::new(ticket, common.store()?)
     };
     let (reader, news) = reading::open(options, stop, out)?;

@@ -154,27 +154,29 @@ impl Mesh {
 
     /// Tells the members to which there is a link that we now have a state that another member has announced.
     pub(super) fn send_adopted(&mut self, links: &mut dyn MeshLinks, adopted: &AdoptedState) {
+        self.expire(links);
         let message = adopted.to_bytes();
         self.send_to_all(links, &message, None);
         self.own_adopted = Some(message);
         self.own_state = Some(adopted.state);
-        self.take_adopted(links, &adopted.state);
+        self.take_adopted(links, |waits| waits.state == adopted.state);
     }
 
-    /// Reports members that have adopted this state, which is in a known statement now.
-    fn take_adopted(&mut self, links: &mut dyn MeshLinks, state: &Hash) {
-        let mut adopted = Vec::new();
-        for stream in self.streams.values_mut() {
-            let Some(waits) = stream.adopted.take_if(|waits| waits.state == *state) else {
-                continue;
-            };
-            let said = stream.member.and_then(|who| self.heard.adopt(&who, &waits, self.own_state));
-            match said {
-                Some(said) => adopted.push((stream.key, said)),
-                None => stream.adopted = Some(waits),
-            }
+    /// Reports members whose adopted states may be in a known statement now.
+    fn take_adopted(&mut self, links: &mut dyn MeshLinks, which: impl Fn(&AdoptedState) -> bool) {
+        let waits = |stream: &MemberStream| stream.adopted.as_ref().is_some_and(&which);
+        let faces = self.streams.iter().filter(|(_, stream)| waits(stream));
+        for face in faces.map(|(face, _)| *face).collect::<Vec<_>>() {
+            self.take_adopted_of(links, face);
         }
-        for (key, (said, bytes)) in adopted {
+    }
+
+    fn take_adopted_of(&mut self, links: &mut dyn MeshLinks, face: FaceId) {
+        let Some(stream) = self.streams.get_mut(&face) else { return };
+        let Some((member, waits)) = stream.member.zip(stream.adopted.as_ref()) else { return };
+        if let Some((said, bytes)) = self.heard.adopt(&member, waits, self.own_state) {
+            stream.adopted = None;
+            let key = stream.key;
             self.report_or_hold(links, Some(key), said, bytes);
         }
     }
@@ -246,6 +248,7 @@ impl Mesh {
         if heard.is_err() {
             return false;
         }
+        let state = said.state;
         let heard = self.heard.take_statement(said.clone(), bytes.clone(), &self.members);
         for member in self.heard.take_forgotten() {
             self.forget_dial(links, &member);
@@ -266,17 +269,20 @@ impl Mesh {
                 self.send_rewritten_history(links, said, both);
                 return false;
             }
-            StatementOutcome::Unproven(true) => {
-                self.chosen = None;
-                self.ask(links);
+            StatementOutcome::Unproven(is_first) => {
+                if is_first {
+                    self.chosen = None;
+                    self.ask(links);
+                }
+                self.take_adopted(links, |waits| waits.state == state);
                 return false;
             }
-            StatementOutcome::Unproven(false) | StatementOutcome::Nothing => return false,
+            StatementOutcome::Nothing => return false,
         }
         self.dial_at(links, said.member, said.link_key, &said.index);
-        let (state, stream) = (said.state, from.and_then(|face| self.streams.get(&face)));
+        let stream = from.and_then(|face| self.streams.get(&face));
         self.report_or_hold(links, stream.map(|stream| stream.key), said, bytes);
-        self.take_adopted(links, &state);
+        self.take_adopted(links, |waits| waits.state == state);
         true
     }
 
@@ -372,10 +378,13 @@ impl Mesh {
             }
             Some((said, bytes, _)) => {
                 self.dial_at(links, said.member, said.link_key, &said.index);
-                let state = said.state;
+                let (state, faces) = (said.state, self.streams.iter());
+                let of_it = faces.filter(|(_, stream)| stream.member == Some(said.member));
+                let of_it: Vec<FaceId> = of_it.map(|(face, _)| *face).collect();
                 let _ = self.news.send(MeshNews::Said(Box::new(said), bytes.clone()));
                 self.send_to_all(links, &bytes, None);
-                self.take_adopted(links, &state);
+                self.take_adopted(links, |waits| waits.state == state);
+                of_it.into_iter().for_each(|face| self.take_adopted_of(links, face));
             }
         }
     }
@@ -577,10 +586,9 @@ impl Mesh {
                     continue;
                 }
                 if let Some(adopted) = AdoptedState::read(&said) {
-                    let state = adopted.state;
                     stream.adopted = Some(adopted);
                     self.mark_spoken(&member);
-                    self.take_adopted(links, &state);
+                    self.take_adopted_of(links, face);
                     continue;
                 }
                 if let Some(known) = KnownStatements::read(&said) {

@@ -29,7 +29,7 @@ use crate::meeting::CodeDht;
 use crate::peers::linked_at;
 use crate::reaching;
 use crate::shaping;
-use crate::ticket_meeting::TicketListings;
+use crate::ticket_meeting::{MAX_LISTED_TICKETS, TicketListings};
 use crate::waking::wake_of;
 use xylem_app::Registrar;
 use xylem_engine::wall_clock;
@@ -78,6 +78,8 @@ pub(super) struct ShareServer<'a> {
     beside: ShareAnnouncer,
     /// Lists a public share by its tickets in the DHT.
     tickets: Option<TicketListings>,
+    /// Publications in these listings.
+    by_ticket: HashSet<PublicationId>,
     /// The key that signs records of names for the DHT.
     signs: Option<PublisherKey>,
     /// Buffer of the current answer, kept for its allocation.
@@ -119,6 +121,7 @@ impl<'a> ShareServer<'a> {
         Ok(Self {
             beside: ShareAnnouncer::new(&options.beside, &options.store, &at.listen),
             tickets,
+            by_ticket: HashSet::new(),
             signs,
             publications,
             at,
@@ -204,7 +207,17 @@ impl<'a> ShareServer<'a> {
         let vouch = signed_by.is_none().then_some(self.at.vouch);
         self.publications.add_find(id, &self.at.link_key, vouch);
         if room == DhtRoom::Free {
-            self.tickets.iter_mut().for_each(|it| it.add(engine, &root, &publisher));
+            let listed = self.tickets.as_mut().map(|it| it.add(engine, &root, &publisher));
+            if listed.is_some() {
+                self.by_ticket.insert(id);
+            }
+            if listed == Some(false) {
+                let most = MAX_LISTED_TICKETS;
+                let what = format!(
+                    "{most} tickets are listed in the DHT already: this one is when one of them ends"
+                );
+                (self.on_event)(Event::Library(LibraryEvent::Warning { what }));
+            }
             self.publications.add_public_find(id, &self.at.link_key, publisher, vouch);
         }
         if let Some(content) = self.publications.get(id) {
@@ -242,8 +255,10 @@ impl<'a> ShareServer<'a> {
         // Free the link's knocks for others. That of our own publisher stays: a getter of removed content then gets a
         // refusal.
         let (root, signed_by) = (content.publication().manifest().root, content.signed_by());
-        let publisher = signed_by.unwrap_or(self.at.publisher);
-        self.tickets.iter_mut().for_each(|it| it.remove(engine, &root, &publisher));
+        if self.by_ticket.remove(&id) {
+            let publisher = signed_by.unwrap_or(self.at.publisher);
+            self.tickets.iter_mut().for_each(|it| it.remove(engine, &root, &publisher));
+        }
         if !self.beside.shares(&root) {
             engine.forget_knock(&dht_knock(&root));
         }

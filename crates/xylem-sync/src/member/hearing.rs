@@ -125,8 +125,9 @@ impl SyncMember<'_> {
             return;
         }
         let before = self.others.get(&member);
-        // Of two links to a member, one may be slower.
-        if before.is_some_and(|before| before.said.number > said.number) {
+        // Of two links to a member, one may be slower. Its next statement may have a smaller number, as its clock may
+        // have been set back.
+        if before.is_some_and(|b| b.bytes == bytes && b.said.number > said.number) {
             return;
         }
         let same_place = before.is_some_and(|b| {

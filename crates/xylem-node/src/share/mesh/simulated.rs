@@ -312,7 +312,12 @@ impl MeshMember {
             group: group.clone(),
             own: self.key.public(),
             first,
-            known: self.heard.values().map(|known| (**known).clone()).collect(),
+            // What was adopted is not on the disk.
+            known: self
+                .heard
+                .values()
+                .map(|known| (MemberStatement::read(&known.1, group).unwrap(), known.1.clone()))
+                .collect(),
             met: Vec::new(),
             roles: self.roles.clone(),
             history: self.dir.join("history"),

@@ -218,6 +218,12 @@ fn a_change_that_all_take_over_costs_a_member_its_links_alone() {
         let (state, origin) = (world.members[2].state, world.members[2].key.public());
         world.members[3].running = None;
         world.members[3].heard.remove(&origin);
+        let group = world.group.clone();
+        for known in world.members[3].heard.values_mut() {
+            let bytes = known.1.clone();
+            *known = Rc::new((MemberStatement::read(&bytes, &group).unwrap(), bytes));
+        }
+        assert!(world.members[3].heard.values().all(|known| known.0.state != state));
         world.begin(3);
         world.until("it sees the state", |world| world.members[3].sees_at_neighbours(state));
 
