@@ -218,7 +218,8 @@ fn every_public_publication_within_the_limit_is_answered() {
     let warned = share.told("trouble");
     let about = warned.iter().filter(|e| e["what"].as_str().is_some_and(|w| w.contains("DHT")));
     let about: Vec<&str> = about.filter_map(|e| e["what"].as_str()).collect();
-    assert!(about.len() == 1 && about[0].contains("f256"), "{warned:?}");
+    let of = |what: &str| about.iter().filter(|line| line.contains(what)).count();
+    assert_eq!([of("f256"), of("by 8 tickets already"), about.len()], [1, 1, 2], "{warned:?}");
     let at = share.link.parse().unwrap();
     let dialled = |n: usize| {
         let root = xylem_hash::hash(content(n).as_bytes());

@@ -80,6 +80,8 @@ pub(super) struct ShareServer<'a> {
     tickets: Option<TicketListings>,
     /// Publications in these listings.
     by_ticket: HashSet<PublicationId>,
+    /// Whether it was reported that a ticket is not listed.
+    told_unlisted: bool,
     /// The key that signs records of names for the DHT.
     signs: Option<PublisherKey>,
     /// Buffer of the current answer, kept for its allocation.
@@ -122,6 +124,7 @@ impl<'a> ShareServer<'a> {
             beside: ShareAnnouncer::new(&options.beside, &options.store, &at.listen),
             tickets,
             by_ticket: HashSet::new(),
+            told_unlisted: false,
             signs,
             publications,
             at,
@@ -211,10 +214,10 @@ impl<'a> ShareServer<'a> {
             if listed.is_some() {
                 self.by_ticket.insert(id);
             }
-            if listed == Some(false) {
-                let most = MAX_LISTED_TICKETS;
+            if listed == Some(false) && !std::mem::replace(&mut self.told_unlisted, true) {
+                let (path, most) = (path.display(), MAX_LISTED_TICKETS);
                 let what = format!(
-                    "{most} tickets are listed in the DHT already: this one is when one of them ends"
+                    "{path}: the DHT lists this machine by {most} tickets already: by this one, and by further ones, once others end"
                 );
                 (self.on_event)(Event::Library(LibraryEvent::Warning { what }));
             }
