@@ -226,8 +226,8 @@ fn signal(name: &str, pid: u32) {
     assert!(sent.success());
 }
 
-/// Runs a command with the code of a card, whose owner is listed in the DHT and answers after 11 s. Returns its output and
-/// the owner.
+/// Runs a command with the code of a card; the inbox that offers it is listed in the DHT, and answers, after 11 s. Returns
+/// the command's output and the inbox.
 fn with_a_late_card(dir: &Path, who: &str, arguments: &[&str]) -> (Output, Running) {
     let net = testnet(20);
     let mut command = with_dht(&dir.join("bob"), &net.bootstrap);
@@ -371,7 +371,7 @@ fn public_share(dir: &Path, source: &Path, bootstrap: &[String], by_setting: boo
     share
 }
 
-/// A ticket whose one address is that of a share that has ended is good for the share that runs now, at another port.
+/// A ticket whose one address is that of a share that has ended leads to the share that runs now, at another port.
 #[test]
 fn an_old_ticket_of_a_public_share_leads_to_it_through_the_dht() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
@@ -427,7 +427,7 @@ fn a_share_that_is_not_public_is_not_found_by_its_ticket() {
     let _share = Share::run(with_dht(&store, &net.bootstrap), &source, &[]);
     let output = get(dir.path(), "ann", &net.bootstrap, &["--timeout", "8", &ticket]);
     assert_exit(&output, 3);
-    // Who tried it is not listed either.
+    // The getter that tried it is not listed either.
     let ticket: Ticket = ticket.parse().unwrap();
     let getters = TicketMeeting::new(&ticket.root, &ticket.publisher).getters;
     let looks = mainline::Dht::builder()

@@ -10,7 +10,7 @@ use super::fields::array;
 const MAGIC: &[u8; 4] = b"xst1";
 
 /// The news that a member's folder now has a state that another member has announced. It is sent on the member's own links
-/// alone, and nobody passes it on. It is not signed: the link proves who sends it, and the state is in a statement that its
+/// alone, and is not passed on. It is not signed: the link proves its sender, and the state is in a statement that another
 /// member has signed (docs/spec/sync.md, "Large groups").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdoptedState {

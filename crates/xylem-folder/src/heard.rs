@@ -817,61 +817,38 @@ mod tests {
         assert_eq!(LinkRefusal::read(b"xsr1\x04"), None);
     }
 
-    /// A neighbour's word counts only for a state that some member has signed, and never against a later statement.
+    /// A neighbour's message counts only for a state that some member has signed, and never against a later statement.
     #[test]
     fn an_adopted_state_is_one_that_a_statement_has() {
         let dir = tempfile::tempdir().unwrap();
-        let key = |n| PublisherKey::from_bytes(&[n; 32]);
-        let group = SyncGroup::new([7; 32], key(1).public());
-        let index = |n| Ticket {
-            publisher: key(n).public(),
-            root: xylem_hash::hash(&[n]),
-            name: None,
-            link_key: None,
-            size: None,
-            kind: None,
-            addresses: Vec::new(),
-            relays: Vec::new(),
-        };
-        let mut heard = Histories::new(dir.path().join("own"), Vec::new(), Vec::new());
-        let members = Membership::new(key(1).public(), Roles::default(), 0);
-        for n in [1, 2] {
-            let said = MemberStatement {
-                member: key(n).public(),
-                link_key: [n; 32],
-                number: 5,
-                name: "member".to_owned(),
-                state: xylem_hash::hash(&[n]),
-                index: index(n),
-                roles: None,
-                shown: Vec::new(),
-                past: Past::none(),
-            };
+        let mut heard = histories();
+        let members = Membership::new(key(0).public(), Roles::default(), 0);
+        for (n, number) in [(1, 4), (2, 5)] {
             let mut log = MemberLog::open(&dir.path().join(n.to_string())).unwrap();
-            let bytes = said.sign(&group, &key(n), &mut log).unwrap();
-            let read = MemberStatement::read(&bytes, &group).unwrap();
-            assert_eq!(heard.take_statement(read, bytes, &members), StatementOutcome::New);
+            let (said, bytes) = signed(n, number, &mut log);
+            assert_eq!(heard.take_statement(said, bytes, &members), StatementOutcome::New);
         }
-        let (first, second) = (key(1).public(), key(2).public());
-        let adopted =
-            |number, n: u8| AdoptedState { number, state: xylem_hash::hash(&[n]), index: index(n) };
-        let (said, bytes) = heard.adopt(&second, &adopted(6, 1), None).unwrap();
-        assert_eq!((said.state, said.number), (xylem_hash::hash(&[1]), 6));
+        let [first, second, third] = [1, 2, 3].map(|n| key(n).public());
+        let state = |n: u64| xylem_hash::hash(&n.to_be_bytes());
+        let index = statement(2, 0).index;
+        let adopted = |number, n| AdoptedState { number, state: state(n), index: index.clone() };
+        let (said, bytes) = heard.adopt(&second, &adopted(6, 4), None).unwrap();
+        assert_eq!((said.state, said.number), (state(4), 6));
         assert!(heard.of(&second).eq([&bytes]), "the signed one stays");
-        assert_eq!(heard.adopt(&second, &adopted(5, 1), None), None, "no later than its statement");
-        assert_eq!(heard.adopt(&second, &adopted(6, 3), None), None, "nobody has signed it");
-        assert!(heard.adopt(&second, &adopted(6, 3), Some(xylem_hash::hash(&[3]))).is_some());
-        assert_eq!(heard.adopt(&key(3).public(), &adopted(6, 1), None), None, "no member");
-        assert!(heard.adopt(&first, &adopted(6, 2), None).is_some());
+        assert_eq!(heard.adopt(&second, &adopted(5, 4), None), None, "no later than its statement");
+        assert_eq!(heard.adopt(&second, &adopted(6, 3), None), None, "no member has signed it");
+        assert!(heard.adopt(&second, &adopted(6, 3), Some(state(3))).is_some());
+        assert_eq!(heard.adopt(&third, &adopted(6, 4), None), None, "no member");
+        assert!(heard.adopt(&first, &adopted(6, 5), None).is_some());
         // Its author has another state by now.
-        heard.record_left(xylem_hash::hash(&[4]));
-        assert!(heard.adopt(&second, &adopted(6, 4), None).is_some());
+        heard.record_left(state(7));
+        assert!(heard.adopt(&second, &adopted(6, 7), None).is_some());
         // A statement that has still to be proven is signed; its member's own state is not taken before that.
         let (known, bytes) = heard.known[&first].clone();
-        let said = MemberStatement { state: xylem_hash::hash(&[5]), ..known };
+        let said = MemberStatement { state: state(8), ..known };
         let waits = UnprovenStatement { said, bytes, asked: 0, unproven: false };
         heard.waiting.insert(first, waits);
-        assert!(heard.adopt(&second, &adopted(6, 5), None).is_some());
-        assert_eq!(heard.adopt(&first, &adopted(6, 2), None), None);
+        assert!(heard.adopt(&second, &adopted(6, 8), None).is_some());
+        assert_eq!(heard.adopt(&first, &adopted(6, 5), None), None);
     }
 }

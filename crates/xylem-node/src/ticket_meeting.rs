@@ -344,7 +344,7 @@ impl TicketSearch {
             self.looking = self.entry.look_up(engine, sharers);
             self.look_at = now + BUSY;
         }
-        // Without a sharer there nobody would look for us.
+        // Without a sharer there no peer looks for getters.
         if self.found.is_some() && self.announcing.is_none() && now >= self.announce_at {
             let getters = DhtId(self.meeting.getters);
             let kind = LookupKind::Announce(getters, AnnouncedPorts::IMPLIED);
