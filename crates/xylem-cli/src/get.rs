@@ -1,6 +1,6 @@
 //! `xylem get TICKET`: fetches a publication and verifies it piece by piece.
 
-use crate::buckets::{IntoBucket, into_bucket};
+use crate::buckets::{IntoBucket, into_bucket, is_in_bucket};
 use crate::cli::Common;
 use crate::code::{CodeSource, FoundTicket};
 use crate::demand::{self, DemandArgs};
@@ -23,7 +23,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_app::VerifyWith;
 use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
-use xylem_bucket::is_in_bucket;
 use xylem_library::{
     Blame, Error, Existing, FetchMode, Output, SaveOptions, SpaceCheck, Stop, read_rule,
 };
