@@ -17,9 +17,9 @@ pub use xylem_library::keys::{KeyFile, SignWith, VerifyWith};
 
 use std::time::Instant;
 
+use xylem_base::{Blame, Error, Stop};
 use xylem_client::{Application, ClientError, Connection, Driver, RunEnd, STOP_CHECK_EVERY};
 use xylem_engine::now_ms;
-use xylem_library::{Blame, Error, Stop};
 use xylem_packet::{MAX_FRAME, Name};
 
 use socket::ForwarderSocket;
@@ -155,5 +155,5 @@ pub fn parse_name(uri: &str) -> Result<Name, RunError> {
 
 /// A random number from which nonces start.
 fn random_seed() -> Result<u64, Error> {
-    Ok(u64::from_le_bytes(xylem_library::keys::random()?))
+    Ok(u64::from_le_bytes(xylem_base::random()?))
 }

@@ -9,6 +9,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use xylem_base::{Blame, Error, Stop, disk};
 use xylem_hash::Hasher;
 use xylem_object::Ticket;
 use xylem_packet::{Data, Name};
@@ -20,10 +21,9 @@ use xylem_client::{
     CheckError, ClientError, Discovered, Discovery, Driver, Expected, SegmentFetch,
     SegmentReceiver, published_manifest, ticket_for,
 };
-use xylem_library::disk;
 use xylem_library::reachable::{FaceAddress, PeerAddress, PeerUri};
 use xylem_library::sink::{Destination, file_name_of};
-use xylem_library::{Blame, Error, Existing, Output, Stop};
+use xylem_library::{Existing, Output};
 
 /// Bytes buffered before they are written.
 const BUFFER: usize = 256 * 1024;

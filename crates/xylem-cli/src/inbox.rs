@@ -19,7 +19,8 @@ use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use xylem_library::{LibraryEvent, Stop, mail};
+use xylem_base::Stop;
+use xylem_library::{LibraryEvent, mail};
 use xylem_node::code::CodeEnd;
 use xylem_node::mail::{
     Inbox, MailEvent, MailMessage, MessageContent, Person, ReachEffort, ShowCard, listen, show_card,

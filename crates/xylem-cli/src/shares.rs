@@ -135,7 +135,7 @@ fn registered(store: &Path) -> Result<Vec<ShareRow>, CommandFailure> {
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "unshared")]
 struct UnsharedRow<'a> {
-    #[serde(serialize_with = "xylem_library::json::path")]
+    #[serde(serialize_with = "xylem_base::json::path")]
     path: &'a Path,
     id: &'a str,
     name: Option<&'a str>,

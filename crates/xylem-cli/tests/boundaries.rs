@@ -26,6 +26,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "xylem-transfer",
         &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-object", "xylem-congestion"],
     ),
+    ("xylem-base", &["xylem-store"]),
     (
         "xylem-library",
         &[
@@ -41,6 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-mail",
             "xylem-store",
             "xylem-transfer",
+            "xylem-base",
         ],
     ),
     (
@@ -52,6 +54,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-trust",
             "xylem-object",
             "xylem-store",
+            "xylem-base",
             "xylem-library",
         ],
     ),
@@ -65,6 +68,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-object",
             "xylem-forward",
             "xylem-store",
+            "xylem-base",
             "xylem-library",
         ],
     ),
@@ -91,9 +95,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-mgmt",
             "xylem-link",
             "xylem-carriers",
-            "xylem-store",
             "xylem-reach",
             "xylem-dht",
+            "xylem-store",
+            "xylem-base",
             "xylem-library",
             "xylem-sockets",
         ],
@@ -104,10 +109,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-hash",
             "xylem-packet",
             "xylem-trust",
+            "xylem-object",
             "xylem-forward",
             "xylem-mgmt",
-            "xylem-object",
             "xylem-store",
+            "xylem-base",
             "xylem-library",
             "xylem-client",
             "xylem-sockets",
@@ -122,6 +128,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-object",
             "xylem-link",
             "xylem-store",
+            "xylem-base",
             "xylem-library",
             "xylem-folder",
             "xylem-node",
@@ -136,6 +143,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-object",
             "xylem-store",
             "xylem-transfer",
+            "xylem-base",
             "xylem-library",
             "xylem-node",
         ],
@@ -146,6 +154,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-hash",
             "xylem-object",
             "xylem-store",
+            "xylem-base",
             "xylem-library",
             "xylem-folder",
             "xylem-node",
@@ -177,7 +186,7 @@ const EDGE_ONLY: &[&str] = &[
 
 /// Crates that start threads for hashing, reading back and writing. These threads wait for a disk or a lock and read no
 /// clock. A folder's watcher waits between looks where the system reports no changes.
-const THREADS: &[&str] = &["xylem-library", "xylem-folder"];
+const THREADS: &[&str] = &["xylem-base", "xylem-library", "xylem-folder"];
 
 /// Crates with sockets: the sockets themselves, which wait for nothing, the loop, which waits, and those of the DHT, on a
 /// thread of their own.

@@ -15,8 +15,7 @@ use crate::common::{
 };
 use bytes::BytesMut;
 use serde_json::Value;
-use xylem_library::UnixTime;
-use xylem_library::hex;
+use xylem_base::{UnixTime, hex};
 use xylem_library::mail::{MailRoute, MailStore};
 use xylem_link_internals::internals::Frame;
 use xylem_link_internals::{

@@ -10,7 +10,8 @@ use crate::common::serving::{certificate, run};
 use crate::common::{
     Share, assert_exit, file, finish, get, get_json, noise, stderr, sum, text, until, xylem,
 };
-use xylem_library::{Existing, Output, SaveOptions, UnixTime, disk, keys, record, signed};
+use xylem_base::{UnixTime, disk};
+use xylem_library::{Existing, Output, SaveOptions, keys, record, signed};
 use xylem_object::{PublisherKey, Ticket, naming, sign_manifest};
 use xylem_store::Store;
 

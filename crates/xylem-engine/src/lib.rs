@@ -58,7 +58,6 @@ pub use program::Program;
 use reaching::RelayConnections;
 pub use reaching::{RelayHandle, RelayNotice, RelayUse};
 use xylem_library::admission::{Admission, UnprovenAllowance};
-use xylem_library::keys;
 use xylem_library::reachable::{FaceAddress, PeerAddress, endpoint};
 use xylem_sockets::{
     CarrierId, Carriers, EcnCapability, Multicast, ReadBuffer, ReceivedTrain, Udp,
@@ -414,7 +413,7 @@ impl Engine {
         if now >= self.net.housekeeping {
             self.net.housekeeping = now + HOUSEKEEPING;
             if now >= self.net.entropy
-                && let Ok(random) = keys::random()
+                && let Ok(random) = xylem_base::random()
             {
                 self.net.entropy = now + ENTROPY;
                 self.net.endpoint.add_entropy(random);

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_store::StoreError;
 
 use super::index::IndexError;
@@ -10,7 +11,6 @@ use super::rules::NoRules;
 use xylem_library::ExcludeError;
 use xylem_library::ListedError;
 use xylem_library::OWN;
-use xylem_library::{Blame, Failure, advised, blame_of};
 
 /// Why a folder cannot be kept in step.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use xylem_base::{Blame, Failure, NoRandomness};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_store::{Clobber, create_dirs, write_atomically};
 
@@ -20,7 +21,6 @@ use super::statement::{Invitation, MemberStatement, SyncGroup};
 use super::versions::VersionPolicy;
 use xylem_library::OWN;
 use xylem_library::keys::{self, KeyFileError};
-use xylem_library::{Blame, Failure};
 
 const KEY: &str = "key";
 pub(super) const GROUP: &str = "group";
@@ -110,6 +110,12 @@ pub enum HomeError {
     /// An error of this member's key.
     #[error(transparent)]
     Key(#[from] KeyFileError),
+}
+
+impl From<NoRandomness> for HomeError {
+    fn from(e: NoRandomness) -> Self {
+        Self::Key(e.into())
+    }
 }
 
 impl Failure for HomeError {
@@ -228,7 +234,7 @@ impl SyncHome {
         let invitation = match joins {
             Some(joins) => joins.clone(),
             None => Invitation {
-                group: SyncGroup::new(keys::random()?, key),
+                group: SyncGroup::new(xylem_base::random()?, key),
                 member: placeholder_ticket(key),
                 schema: false,
             },

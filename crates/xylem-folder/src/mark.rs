@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use super::error::at;
 use super::home::{GROUP, HomeError};
 use super::own_files::OwnFiles;
+use xylem_base::{os_bytes, os_path};
 use xylem_library::OWN;
-use xylem_library::keys;
-use xylem_library::{os_bytes, os_path};
 
 /// File in the folder's [own directory](OWN) that names the state directory.
 pub(super) const MARK: &str = "home";
@@ -132,7 +131,7 @@ pub(super) fn new_state_dir(
             return Ok(dir);
         }
     }
-    Ok(store.join("sync").join(xylem_library::hex(&keys::random::<{ ID_LEN / 2 }>()?)))
+    Ok(store.join("sync").join(xylem_base::hex(&xylem_base::random::<{ ID_LEN / 2 }>()?)))
 }
 
 /// Records the path of the folder that is kept in step from `dir`, if it has changed.

@@ -17,8 +17,8 @@ use super::index::ItemKind;
 use super::local::SyncFolder;
 use super::place::within;
 use super::versions::{APART_MS, DAY_MS, PathVersion, VersionPolicy, leaving};
+use xylem_base::{os_bytes, os_path};
 use xylem_library::OWN;
-use xylem_library::{os_bytes, os_path};
 
 /// Name of the trash within the folder's own directory.
 const DIR: &str = "trash";

@@ -7,13 +7,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xylem_base::{disk, os_bytes, os_path};
 use xylem_object::listing::EntryKind;
 use xylem_store::{FileKind, FileState, FileTime, Meta, ObjectPart, Store, StoreError};
 use xylem_tree::SegmentSize;
 
-use crate::disk::disk;
 use crate::listed::{ListedError, ListedFiles};
-use crate::path::{os_bytes, os_path};
 use crate::record::PathRecord;
 
 /// State of a path when it was shared.
@@ -137,8 +136,9 @@ mod tests {
     use xylem_packet::Name;
 
     use super::*;
-    use crate::path::canonical;
-    use crate::{Selection, Stop, UnixTime};
+    use crate::Selection;
+    use xylem_base::canonical;
+    use xylem_base::{Stop, UnixTime};
 
     fn shared(store: &Path, path: &Path) -> AsShared {
         let opened = Store::open(disk(), store).unwrap();

@@ -1,10 +1,10 @@
 //! [`CodeEvent`]: events of codes that a call reports.
 
 use serde::{Serialize, Serializer};
+use xylem_base::json;
 use xylem_object::ticket::Address;
 use xylem_reach::code::{CodeEnd, SpokenCode};
 
-use crate::json;
 use crate::reachable::{FaceAddress, Relay};
 
 /// The object that a code leads to.

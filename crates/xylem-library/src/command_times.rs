@@ -5,10 +5,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use xylem_base::disk;
 use xylem_hash::hash;
 use xylem_store::{Clobber, StoreError, write_atomically};
-
-use crate::disk::disk;
 
 const NAME: &str = "command-times";
 /// Largest file, bytes; enough for a thousand keys.

@@ -4,13 +4,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
+use xylem_base::{advised, json};
 use xylem_hash::Hash;
 use xylem_object::witness::WitnessStatement;
 use xylem_packet::Name;
 use xylem_store::StoreError;
-
-use crate::error::advised;
-use crate::json;
 
 /// Events of a call that works on files, in order. As JSON, an event of `docs/spec/json-events.md`.
 #[derive(Clone, Debug, Serialize)]

@@ -5,11 +5,11 @@ mod pattern;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use xylem_base::{Blame, Failure};
 use xylem_object::listing::{Entry, EntryKind};
 
 use self::pattern::{Pattern, Sense};
 use crate::copies::original_of;
-use crate::error::{Blame, Failure};
 use crate::ours::is_members_own;
 
 pub use self::pattern::PatternError;

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread;
 
+use xylem_base::{Blame, Failure, Stop, advised, blame_of, threads};
 use xylem_hash::Hash;
 use xylem_store::{
     FileRef, FileState, HashedFile, Medium, OutboardFile, OutboardWriter, RegionReader, RegionRuns,
@@ -18,10 +19,7 @@ use xylem_store::{
 };
 use xylem_tree::{Geometry, OutboardBuilder, REGION_LEN, Region, SegmentSize};
 
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::LibraryEvent;
-use crate::stop::Stop;
-use crate::threads;
 
 /// Most threads; more read no faster from any disk.
 const MAX_THREADS: usize = 16;

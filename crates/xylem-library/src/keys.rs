@@ -33,6 +33,6 @@ pub(crate) use limits::SECRET_LEN;
 pub use passphrase::{NoPassphrase, Passphrase, ask_passphrases};
 pub use reading::{decryption_keys, recipient};
 pub use ring::{CertifiedKey, IssueTerms, KeyEntry, Keyring};
-pub use secret::{load_existing, load_or_create, public_half, random, reseal};
+pub use secret::{load_existing, load_or_create, public_half, reseal};
 pub use signed::{SignedBy, check_signature, sign_hash};
 pub use trusted::{Trusted, TrustedEntry};

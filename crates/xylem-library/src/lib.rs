@@ -6,19 +6,10 @@
 //! Remote data is requested through a [`Remote`] or handed to a sink, and the time is an argument. Hashing, reading
 //! back and writing have threads of their own.
 
-mod error;
 mod event;
-mod hex;
-pub mod json;
 mod remote;
 mod save;
-mod stop;
 mod summary;
-mod threads;
-mod time;
-
-mod disk;
-mod path;
 
 pub mod reachable;
 
@@ -72,23 +63,17 @@ pub mod disk_cache;
 pub mod mail;
 pub mod relay_clients;
 
-pub use disk::{disk, use_medium};
-pub use error::{Blame, Error, Failure, advised, blame_of};
 pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason, Testimony};
 pub use exclude::{
     ExcludeError, Exclusion, LonePatternError, PatternError, RulesError, read_rule, read_rules,
 };
 pub use hashing::HashError;
-pub use hex::hex;
 pub use listed::{Listed, ListedEntries, ListedError, ListedFiles};
 pub use opening::{OpeningOptions, open};
 pub use ordered::WriteError;
 pub use ours::{IGNORE_FILE, OWN, OwnError, folds_to, is_members_own};
-pub use path::{canonical, os_bytes, os_path};
 pub use portable::NotPortable;
 pub use remote::{Keep, Remote, Wanted};
 pub use save::{Existing, FetchMode, Only, Output, SaveOptions, SpaceCheck};
-pub use stop::Stop;
 pub use summary::{GetSummary, PeerBytes};
-pub use time::UnixTime;
 pub use walk::{Selection, WalkError};

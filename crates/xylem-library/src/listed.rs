@@ -10,12 +10,12 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_hash::{Hash, Hasher};
 use xylem_object::listing::{self, Entry, EntryKind, ListingError, ListingFault, Totals};
 use xylem_store::{FileRef, StoreError};
 use xylem_tree::SegmentSize;
 
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::hashing::packed_slots;
 use crate::reads::Reads;
 

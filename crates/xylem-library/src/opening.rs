@@ -2,19 +2,16 @@
 
 use std::path::Path;
 
+use xylem_base::{Blame, Error, Stop, UnixTime, canonical};
 use xylem_object::{Publication, PublicationError, PublisherKey};
 use xylem_packet::Name;
 use xylem_store::Store;
 
-use crate::error::{Blame, Error};
 use crate::event::LibraryEvent;
 use crate::follow::{Author, FollowOptions, Grower};
-use crate::path::canonical;
 use crate::publications::ServedContent;
 use crate::publish::{Sealing, onward, publish, publish_sealed, signed_at};
 use crate::reads::Reads;
-use crate::stop::Stop;
-use crate::time::UnixTime;
 use crate::walk::Selection;
 
 /// How a path is shared.

@@ -8,12 +8,11 @@ use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::thread::{self, JoinHandle};
 
 use bytes::Bytes;
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_hash::Hash;
 use xylem_store::{FileRef, GrowingFile, StoreError, VerifiedStream};
 use xylem_tree::consistency::Continuation;
 use xylem_tree::{Checkpoint, Segment, Verified};
-
-use crate::error::{Blame, Failure, advised, blame_of};
 
 /// Capacity of the queue to the thread, pieces.
 const QUEUE: usize = 256;

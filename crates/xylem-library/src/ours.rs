@@ -7,12 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization;
+use xylem_base::{Blame, Failure, advised, blame_of, os_bytes};
 use xylem_store::{FileKind, Medium, OpenHow, StoreError, is_store};
 
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::SkipReason;
 use crate::keys::SECRET_LEN;
-use crate::path::os_bytes;
 
 /// Folder of xylem's files in a folder in step: transfers under way, and the index that members fetch. Never shared.
 pub const OWN: &str = ".xylem-sync";

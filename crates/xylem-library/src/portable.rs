@@ -9,11 +9,11 @@ use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
 
 use unicode_normalization::{UnicodeNormalization, is_nfc};
+use xylem_base::os_path;
 use xylem_object::listing;
 use xylem_store::FolderNames;
 
 use crate::event::LibraryEvent;
-use crate::path::os_path;
 
 /// Most names warned of one by one; further ones are counted.
 const MAX_WARNINGS: u64 = 20;

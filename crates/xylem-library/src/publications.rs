@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use xylem_base::Wake;
 use xylem_hash::Hash;
 use xylem_object::find::{self, FindId, Vouch};
 use xylem_object::{Manifest, Publication, PublisherId, ServeOutcome};
@@ -17,7 +18,7 @@ use xylem_store::StoreError;
 use crate::follow::Grower;
 use crate::held::Answers;
 use crate::publish::Serving;
-use crate::reads::{Reads, Wake};
+use crate::reads::Reads;
 
 /// Content served under one name.
 pub enum ServedContent {

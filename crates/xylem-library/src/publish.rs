@@ -11,6 +11,7 @@ pub(crate) mod sums;
 
 use std::path::Path;
 
+use xylem_base::{Stop, UnixTime, os_bytes};
 use xylem_hash::Hash;
 use xylem_object::sums::list_len;
 use xylem_object::{Manifest, naming};
@@ -24,10 +25,7 @@ use xylem_tree::{NODE_LEN, SegmentSize};
 use crate::event::LibraryEvent;
 use crate::hashing::{self, HashJob, HashOutputs, packed_slots};
 use crate::ours;
-use crate::path::os_bytes;
 use crate::record::{self, PathRecord};
-use crate::stop::Stop;
-use crate::time::UnixTime;
 use crate::walk::{Selection, WalkRules};
 use before::{ChangeDetector, LastPublication};
 use members::ServedFile;

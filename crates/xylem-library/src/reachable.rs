@@ -16,8 +16,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
+use xylem_base::json;
 
-use crate::json;
 pub use peer::{FaceAddress, KEYLESS, PeerAddress};
 pub use place::{HostPort, HostPortError, LinkKeyError, ServerNameError, split_key, split_sni};
 pub use redials::Redials;

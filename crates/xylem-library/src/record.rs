@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use xylem_base::{UnixTime, canonical, os_bytes, os_path};
 use xylem_hash::{Hash, Hasher};
 use xylem_object::listing::{EntryKind, ListingWriter};
 use xylem_object::{Manifest, PublicationKind, Ticket};
@@ -14,10 +15,8 @@ use xylem_tree::SegmentSize;
 
 use crate::event::LibraryEvent;
 use crate::listed::{Listed, ListedFiles};
-use crate::path::{canonical, os_bytes, os_path};
 use crate::save::SaveOptions;
 use crate::signed;
-use crate::time::UnixTime;
 
 /// Layout of a note, numbers little-endian: layout 1, version 8 (0: none), port 2 (0: none), sealed version 8 (0:
 /// none), sealed root 32, ticket (length 4, UTF-8), excluded patterns (each length 4, UTF-8). Older layouts lack the

@@ -7,10 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use xylem_base::{disk, os_bytes, os_path};
 use xylem_store::{Clobber, Store, StoreError, keep_private, write_atomically};
 
-use crate::disk::disk;
-use crate::path::{os_bytes, os_path};
 use crate::served::ServedCounts;
 
 /// Folder of the service in the store, private to its user.

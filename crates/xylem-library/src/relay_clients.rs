@@ -5,10 +5,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use xylem_base::disk;
 use xylem_hash::hash;
 use xylem_store::{Clobber, Durability, StoreError, write_whole};
-
-use crate::disk::disk;
 
 const NAME: &str = "relay-clients";
 /// Largest file, bytes; enough for a hundred thousand clients.

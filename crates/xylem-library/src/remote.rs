@@ -2,14 +2,12 @@
 
 use std::ops::Range;
 
+use xylem_base::{Failure, Stop};
 use xylem_hash::Hash;
 use xylem_object::{ObjectId, Ticket};
 use xylem_store::StoreError;
 use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, TreeVerifier};
-
-use crate::error::Failure;
-use crate::stop::Stop;
 
 /// Requested segments of one object.
 pub struct Wanted {

@@ -5,11 +5,12 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
+use xylem_base::threads;
 use xylem_hash::Hash;
 use xylem_store::{FileRef, OutboardFile, RegionRuns, RegionScan, Scan, ScanBuffer, StoreError};
 use xylem_tree::{Geometry, NodeValue};
 
-use crate::{hashing, threads};
+use crate::hashing;
 
 /// Scans `regions` of a file; outcomes are in no particular order.
 ///

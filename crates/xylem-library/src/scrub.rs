@@ -24,20 +24,18 @@ mod report;
 use std::collections::HashMap;
 use std::ops::Range;
 
+use xylem_base::{Error, Stop, os_bytes};
 use xylem_object::ObjectId;
 use xylem_store::{
     DiskAttributes, FileState, Meta, ObjectPart, OutboardFile, ScanBuffer, Store, StoreError,
 };
 use xylem_tree::{Geometry, NODE_LEN, SegmentSize};
 
-use crate::error::Error;
 use crate::event::{Flaw, LibraryEvent};
 use crate::hashing::packed_slots;
-use crate::path::os_bytes;
 use crate::record::{known_size, record_looks};
 use crate::remote::Remote;
 use crate::rescan::{Readers, on_cores};
-use crate::stop::Stop;
 use contents::Contents;
 use item::{Flawed, ScrubItem, ScrubVerdict, judge};
 use mend::Mender;

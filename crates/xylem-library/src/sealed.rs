@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_base::{Blame, Failure, Stop};
 use xylem_hash::{Hash, Hasher};
 use xylem_link::StaticKey;
 use xylem_mail::sealed::{MAX_LIST, SealedError, SealedList, open, padded};
@@ -25,14 +26,12 @@ use xylem_store::{
 };
 use xylem_transfer::{Misbehaviour, Transfer, TransferConfig, TransferSpec};
 
-use crate::error::{Blame, Failure};
 use crate::event::LibraryEvent;
 use crate::keys::KeyFileError;
 use crate::listed::{ListedError, ListedFiles};
 use crate::overlay::{Ciphered, Overlay, Virtual};
 use crate::save::{Output, SaveOptions};
 use crate::sink::{self, Context, Copies, Destination, SaveError, Tally};
-use crate::stop::Stop;
 
 /// File of the key, encrypted to each recipient.
 pub(crate) const KEYS: &str = "keys";
@@ -301,7 +300,7 @@ impl UnsealedList {
             let entry = entry.map_err(|e| SaveError::Listed(ListedError::Bad(e)))?;
             let EntryKind::File { size, root } = entry.kind else { continue };
             if size > 0 && roots.insert(root) {
-                let wrong = || UnsealError::NotAsListed(crate::os_path(&entry.path));
+                let wrong = || UnsealError::NotAsListed(xylem_base::os_path(&entry.path));
                 let file = self.decrypted(size, number).ok_or_else(wrong)?;
                 let file = Virtual::Ciphered(Arc::new(file));
                 files.insert(PathBuf::from(number.to_string()), file);

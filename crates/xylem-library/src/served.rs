@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 use xylem_forward::FaceId;
 use xylem_packet::{InterestBuilder, NameRef};
 
-use crate::keys;
 use crate::publications::PublicationId;
 
 /// Counts of one publication.
@@ -38,7 +37,7 @@ impl ServedCounts {
 /// Returns the Interest by which a getter reports that it has fetched all of the publication at `prefix`, `bytes` of it
 /// in this run; `None` if the system has no randomness.
 pub fn fetched_interest(prefix: NameRef<'_>, bytes: u64) -> Option<Vec<u8>> {
-    let (nonce, once) = (keys::random::<4>().ok()?, keys::random::<8>().ok()?);
+    let (nonce, once) = (xylem_base::random::<4>().ok()?, xylem_base::random::<8>().ok()?);
     let mut interest = Vec::new();
     let name = xylem_object::fetched::notice(prefix, once, bytes);
     let written = InterestBuilder::new(name.as_ref()).nonce(nonce).encode(&mut interest);

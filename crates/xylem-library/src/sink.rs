@@ -52,7 +52,7 @@ pub fn staging_path(at: &Path) -> PathBuf {
 /// # Errors
 /// [`StoreError`]: another process is fetching it; the disk's.
 pub fn abandon_fetch(store: &Path, listing: Hash, at: &Path) -> Result<(), StoreError> {
-    let store = Store::open(crate::disk(), store)?;
+    let store = Store::open(xylem_base::disk(), store)?;
     Staging::open(&store, listing, &staging_path(at), &mut |_| Ok(None))?.discard()
 }
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::json;
 use serde::Serialize;
+use xylem_base::json;
 use xylem_hash::Hash;
 
 use crate::reachable::{FaceAddress, PeerWay};

@@ -1,12 +1,12 @@
 //! Checks trees on disk without their content.
 
+use xylem_base::os_path;
 use xylem_hash::Hash;
 use xylem_object::listing::EntryKind;
 use xylem_store::{FileRef, StoreError, TreeCheck, check_growing_tree, check_tree};
 use xylem_tree::{Geometry, NODE_LEN, NodeSource, SegmentSize};
 
 use crate::listed::{Listed, ListedFiles};
-use crate::path::os_path;
 
 /// Nodes of a tree in a file; nodes beyond the file's end were never written.
 struct PartNodes<'a> {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
+use xylem_base::{UnixTime, disk, json, os_bytes, os_path};
 use xylem_hash::Hash;
 use xylem_object::Ticket;
 use xylem_store::{
@@ -19,11 +20,7 @@ use xylem_store::{
     StoreError, Unfinished,
 };
 
-use crate::disk::disk;
-use crate::json;
-use crate::path::{os_bytes, os_path};
 use crate::record::RecordNote;
-use crate::time::UnixTime;
 
 pub use check::{CheckFinding, CheckOptions, CheckSummary, FindingKind, check_store};
 pub use error::UpkeepError;

@@ -7,6 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use xylem_base::{Blame, Failure, Stop, advised, blame_of, canonical, json, os_bytes, os_path};
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::{ObjectId, PublicationKind, Ticket};
@@ -16,18 +17,14 @@ use xylem_store::{
 use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::{LibraryEvent, SkipReason};
 use crate::hashing::{self, HashError, HashJob, HashOutputs};
-use crate::json;
 use crate::listed::{Listed, ListedError, ListedFiles};
-use crate::path::{canonical, os_bytes, os_path};
 use crate::portable::NameCheck;
 use crate::publish::{PublishError, root_as, rules_before};
 use crate::record::{PathRecord, known_size};
 use crate::remote::{Keep, Remote, Wanted};
 use crate::rescan::{InspectedFile, Readers, inspect};
-use crate::stop::Stop;
 use crate::walk::{DirectoryWalk, FoundKind, WalkError, WalkRules};
 
 /// One segment of each tile's span brings the whole tile: 8 segments a node, 256 nodes a tile.

@@ -6,17 +6,16 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use xylem_base::{Blame, Failure, advised, blame_of, os_bytes, os_path};
 use xylem_hash::Hash;
 use xylem_object::listing::{self, Entry, EntryKind, PathError};
 use xylem_store::{
     FileKind, FileState, FileTime, FolderNames, FolderVisit, Medium, Meta, OpenHow, StoreError,
 };
 
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::{LibraryEvent, SkipReason};
 use crate::exclude::{ExcludeError, Exclusion};
 use crate::ours::{self, OwnError};
-use crate::path::{os_bytes, os_path};
 use crate::portable::{NameCheck, NotPortable};
 
 /// One entry found under a shared directory.

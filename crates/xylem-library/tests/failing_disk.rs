@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_base::{Failure, Stop, UnixTime};
 use xylem_faults::{DiskFault, FaultMedium};
 use xylem_hash::Hash;
 use xylem_library::publish::{PublishError, Published, Serving, publish};
 use xylem_library::scrub::{ScrubError, ScrubOptions, ScrubSummary, scrub};
 use xylem_library::sink::{Context, Destination, SaveError, Sink, Tally, make};
-use xylem_library::{
-    Existing, Failure, Keep, Output, Remote, SaveOptions, Selection, Stop, UnixTime, Wanted,
-};
+use xylem_library::{Existing, Keep, Output, Remote, SaveOptions, Selection, Wanted};
 use xylem_object::{Publication, PublisherKey, Ticket};
 use xylem_packet::{Interest, Name};
 use xylem_store::{FileKind, Medium, OpenHow, OverwritePolicy, Store};

@@ -3,8 +3,8 @@
 use std::fs;
 use std::time::Duration;
 
+use xylem_base::{Stop, UnixTime, disk};
 use xylem_library::follow::{Author, FollowOptions, Grower};
-use xylem_library::{Stop, UnixTime, disk};
 use xylem_object::{PublisherKey, naming};
 use xylem_store::Store;
 

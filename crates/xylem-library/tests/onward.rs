@@ -4,9 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use xylem_base::{Stop, UnixTime, disk};
 use xylem_library::publish::{onward, publish};
 use xylem_library::reads::Reads;
-use xylem_library::{Selection, Stop, UnixTime, disk, signed};
+use xylem_library::{Selection, signed};
 use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::{Manifest, ObjectId, PublisherKey, ServeOutcome, sign_manifest};
 use xylem_packet::{Interest, InterestBuilder, Name};

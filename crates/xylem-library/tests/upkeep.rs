@@ -4,15 +4,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use xylem_base::{Blame, Failure, Stop, UnixTime, disk, os_bytes};
 use xylem_packet::Name;
 use xylem_store::{CollectSummary, Store};
 
+use xylem_library::Selection;
 use xylem_library::publish::publish;
 use xylem_library::upkeep::{
     CheckFinding, CheckOptions, CheckSummary, FindingKind, PathState, Pinned, check_store,
     collect_store, list_store, pin,
 };
-use xylem_library::{Blame, Failure, Selection, Stop, UnixTime, disk, os_bytes};
 
 /// Later than the clock of any machine that runs this.
 const NOW: UnixTime = UnixTime::new(Duration::from_secs(1 << 40));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::shaping::LinkOptions;
+use xylem_base::{Blame, Error, Failure, Stop, canonical, disk};
 use xylem_object::{Manifest, PublicationKind, Ticket};
 use xylem_store::{FileKind, FileRef, OpenHow, Store};
 use xylem_tree::TreeKind;
@@ -27,9 +28,7 @@ use xylem_library::reachable::{PeerAddress, Relay};
 use xylem_library::record;
 use xylem_library::signed::{self, SignedPublication};
 use xylem_library::sink::{self, Context, Destination, SaveError, Sink, Tally};
-use xylem_library::{
-    Blame, Error, Existing, Failure, FetchMode, SaveOptions, Stop, canonical, disk,
-};
+use xylem_library::{Existing, FetchMode, SaveOptions};
 
 /// Why [`get`] ends early.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +78,7 @@ impl Failure for GetError {
     }
 }
 
-crate::failure::of_library!(GetError: xylem_library::keys::KeyFileError, xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
+crate::failure::of_library!(GetError: xylem_base::NoRandomness, xylem_library::keys::KeyFileError, xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
 
 /// Most missing files that a message lists.
 const MAX_NAMED: usize = 20;

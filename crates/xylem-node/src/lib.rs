@@ -4,7 +4,7 @@
 //! Content comes from the file system (`xylem-library`) and leaves through an encrypted link or any kind of NDN socket
 //! (`xylem-sockets`); fetched content goes the opposite way. This crate never prints and never exits. It reports
 //! [`Event`]s and returns one error type per verb. Each error names the party that has to act
-//! ([`xylem_library::Failure`]); a caller maps that to an exit code.
+//! ([`xylem_base::Failure`]); a caller maps that to an exit code.
 
 mod event;
 mod failure;

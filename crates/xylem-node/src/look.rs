@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use xylem_library::{Error, Stop, disk};
+use xylem_base::{Error, Stop, disk};
 use xylem_object::listing::Entry;
 use xylem_object::{Manifest, Ticket};
 use xylem_store::Store;

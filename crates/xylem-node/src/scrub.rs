@@ -5,8 +5,9 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xylem_base::{Error, Stop, disk};
+use xylem_library::keys;
 use xylem_library::scrub::{ScrubOptions, ScrubSummary, Throttle};
-use xylem_library::{Error, Stop, disk, keys};
 use xylem_link::StaticKey;
 use xylem_store::Store;
 

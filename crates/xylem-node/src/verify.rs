@@ -4,9 +4,9 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use xylem_base::{Blame, Error, Stop, canonical, disk};
 use xylem_library::publish::root_of;
 use xylem_library::verify::{Extras, VerifySummary};
-use xylem_library::{Blame, Error, Stop, canonical, disk};
 use xylem_object::Ticket;
 use xylem_store::Store;
 

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xylem_base::Stop;
 use xylem_folder::{MemberLog, MemberStatement, Past, Roles, SyncGroup};
 use xylem_library::reachable::PeerAddress;
-use xylem_library::{Selection, Stop, keys};
+use xylem_library::{Selection, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareOptions,

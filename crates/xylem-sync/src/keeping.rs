@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xylem_base::{Stop, canonical};
 use xylem_folder::{
     FolderWatcher, HomeError, Invitation, LastRun, OWN, RoleSchema, SyncFolder, SyncHome,
     VersionPolicy, Watched, present,
 };
 use xylem_library::keys::Keyring;
 use xylem_library::reachable::{PeerAddress, PeerUri, Relay};
-use xylem_library::{Selection, Stop, canonical, keys};
+use xylem_library::{Selection, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,

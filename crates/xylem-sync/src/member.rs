@@ -7,12 +7,13 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use xylem_base::{Blame, Failure, Stop, os_bytes};
 use xylem_folder::{
     AdoptedState, FULL_MESH, Invitation, MemberLog, MemberStatement, Membership, ObstacleKind,
     Past, RulesNews, SyncFolder, SyncHome, WaitingRules, Watched,
 };
 use xylem_library::publications::PublicationId;
-use xylem_library::{Blame, Failure, LibraryEvent, Selection, SkipReason, Stop, os_bytes};
+use xylem_library::{LibraryEvent, Selection, SkipReason};
 use xylem_node::{Event, OneShare, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};

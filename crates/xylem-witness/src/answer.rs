@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use xylem_base::UnixTime;
 use xylem_forward::FaceId;
 use xylem_object::packets::digest_signed;
 use xylem_object::witness::{WitnessSubject, is_witness_name, submitted_cosignature};
@@ -10,7 +11,6 @@ use xylem_packet::Interest;
 
 use super::kept::{Cosigned, SharedVersion};
 use xylem_library::LibraryEvent;
-use xylem_library::UnixTime;
 use xylem_library::publications::Publications;
 
 impl Cosigned {

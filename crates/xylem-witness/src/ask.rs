@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use xylem_base::{Blame, Error, UnixTime};
 use xylem_object::witness::{Evidence, HistorySplit, SignedVersion, VersionStep, step};
 use xylem_packet::Name;
 
@@ -12,8 +13,6 @@ use super::questions::OpenQuestions;
 use super::record::keep_evidence;
 use super::versions::VersionSource;
 use xylem_library::Testimony;
-use xylem_library::UnixTime;
-use xylem_library::{Blame, Error};
 
 /// Pause before peers are asked again, while co-signatures are missing.
 const AGAIN: Duration = Duration::from_millis(250);

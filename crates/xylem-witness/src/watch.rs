@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_base::{Blame, Error};
 use xylem_object::Ticket;
 use xylem_object::witness::{
     HistorySplit, SignedVersion, StepError, SubmissionReply, VersionStep, step,
@@ -22,7 +23,6 @@ use super::record::{COSIGN_AGAIN, WitnessRecord, keep_evidence};
 use super::versions::{DialVersions, VersionSource};
 use xylem_library::LibraryEvent;
 use xylem_library::Testimony;
-use xylem_library::{Blame, Error};
 
 /// Rounds in which connected peers are asked for co-signatures of this witness, while one of them does not answer.
 const TRIES: usize = 3;

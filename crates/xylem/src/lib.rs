@@ -77,6 +77,7 @@
 //! The parts below are crates of their own, for programs that need one alone: `xylem-hash`, `xylem-tree`,
 //! `xylem-packet`, `xylem-forward`, `xylem-link` and so on (ARCHITECTURE.md).
 
+pub use xylem_base::{Blame, Error, Failure, Stop, os_path};
 pub use xylem_folder::{
     FolderError, HomeError, Invitation, InvitationError, LastRun, ObstacleKind, PartTooLong,
     RoleSchema, VersionPolicy,
@@ -90,8 +91,7 @@ pub use xylem_library::scrub::{ScrubOptions, ScrubSummary};
 pub use xylem_library::upkeep::close_to_others;
 pub use xylem_library::verify::{Extras, VerifySummary};
 pub use xylem_library::{
-    Blame, Error, Existing, Failure, GetSummary, LibraryEvent, Only, Output, PeerBytes,
-    SaveOptions, Selection, Stop, os_path,
+    Existing, GetSummary, LibraryEvent, Only, Output, PeerBytes, SaveOptions, Selection,
 };
 pub use xylem_node::{
     AnnounceOptions, Event, GetError, GetOptions, HostLookupError, HostPortError, LinkKeyError,

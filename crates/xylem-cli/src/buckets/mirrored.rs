@@ -150,7 +150,7 @@ pub(super) fn show(
             });
             let entries: Vec<Entry> = entries.collect();
             if let Some(e) = failed {
-                return Err(xylem_library::Error::from(e).into());
+                return Err(xylem_base::Error::from(e).into());
             }
             buckets.show(content, entries.into_iter())
         }
@@ -176,7 +176,7 @@ pub(super) fn open(
         let what = format!("{place}: the mirror is empty; `xylem mirror TICKET {place}` fills it");
         return Err(CommandFailure::new(Exit::Usage, what));
     };
-    let store = Store::open(buckets.clone(), store).map_err(xylem_library::Error::from)?;
+    let store = Store::open(buckets.clone(), store).map_err(xylem_base::Error::from)?;
     let kept = kept(buckets, &store, &place, ticket, on_event)?;
     let content = content_of(&place, &kept.signed)?;
     show(buckets, &content, kept.listing.as_ref())?;

@@ -35,7 +35,7 @@ use std::path::Path;
 use std::time::Instant;
 use text::{bytes, clean, clean_json, count, duration, path_for_sums};
 use tracing::Level;
-use xylem_library::Stop;
+use xylem_base::Stop;
 use xylem_library::reachable::LeftOut;
 use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, MailMessage, MessageContent};

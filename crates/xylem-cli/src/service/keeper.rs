@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use xylem_base::Stop;
 use xylem_hash::Hash;
 use xylem_library::as_shared::{AsShared, NowThere};
 use xylem_library::publications::PublicationId;
 use xylem_library::publish::Recipients;
 use xylem_library::registry::{Registered, Registry, ShareTerms, meant};
 use xylem_library::served::ServedCounts;
-use xylem_library::{LibraryEvent, Selection, Stop};
+use xylem_library::{LibraryEvent, Selection};
 use xylem_link::PeerKey;
 use xylem_node::{Event, OneShare, ServiceHandle, ServiceSnapshot, wall_clock};
 
@@ -123,7 +124,7 @@ impl ShareKeeper {
         if let Err(why) = self.check_terms(&terms) {
             return Ok(ServiceReply::Declined { why });
         }
-        let path = xylem_library::canonical(path)?;
+        let path = xylem_base::canonical(path)?;
         let registered = Registered {
             path,
             terms,

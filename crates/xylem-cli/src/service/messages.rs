@@ -204,7 +204,7 @@ mod tests {
             lan: false,
             map: false,
         };
-        let request = ServiceRequest::Share { path: xylem_library::os_path(b"/a/\xff"), terms };
+        let request = ServiceRequest::Share { path: xylem_base::os_path(b"/a/\xff"), terms };
         let line = line(&request);
         assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
         assert_eq!(serde_json::from_slice::<ServiceRequest>(&line).unwrap(), request);

@@ -25,11 +25,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use telling::EventPrinter;
+use xylem_base::{Stop, canonical};
 use xylem_folder::{
     HomeError, Invitation, InvitationError, LastRun, MemberRole, RoleSchema, SyncHome,
     VersionPolicy,
 };
-use xylem_library::{Stop, canonical, keys};
+use xylem_library::keys;
 use xylem_node::wall_clock;
 use xylem_sync::{StatusBoard, SyncOptions, is_member_name, usual_member_name};
 

@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 
+use xylem_base::Wake;
 use xylem_store::{FileRef, Medium};
 
 use super::{HEADER, IndexedLog, PacketLog, PacketPlace, append_record};
-use crate::reads::Wake;
 
 /// Most threads that read.
 const THREADS: usize = 8;

@@ -31,12 +31,11 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use xylem_base::{Wake, disk};
 use xylem_forward::{FaceId, SecondLevelAnswer, SecondLevelCache};
 use xylem_packet::{Data, MAX_PACKET, NameRef};
 use xylem_store::{Medium, MediumFile, OpenHow};
 
-use crate::disk::disk;
-use crate::reads::Wake;
 use disk_threads::{CacheRead, CacheShared, CacheState, CacheWrite, WantedPacket};
 
 /// Octets before a packet.

@@ -233,7 +233,7 @@ fn plant(root: &Path) -> Vec<(Vec<u8>, bool)> {
         }
     }
     for (path, is_directory) in &all {
-        let path = root.join(crate::path::os_path(path));
+        let path = root.join(xylem_base::os_path(path));
         if *is_directory {
             fs::create_dir_all(path).unwrap()
         } else {

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_object::naming::PrefixError;
 use xylem_packet::Name;
 use xylem_store::StoreError;
 
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::ours::OwnError;
 
 /// Why publication of a growing file stopped. Earlier checkpoints stay valid.

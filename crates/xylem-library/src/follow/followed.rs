@@ -5,6 +5,7 @@ use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use xylem_base::{Blame, Failure, Stop, advised, blame_of, os_bytes};
 use xylem_hash::{Hash, Hasher};
 use xylem_object::Manifest;
 use xylem_packet::NameRef;
@@ -13,13 +14,10 @@ use xylem_tree::consistency::Continuation;
 use xylem_tree::{Geometry, GrowingTree, Segment, TreeKind, Verified};
 
 use super::log::{self, CheckpointRecord};
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::event::LibraryEvent;
 use crate::ordered::{OrderedTarget, OrderedWriter, WriteError};
-use crate::path::os_bytes;
 use crate::save::{Existing, SaveOptions};
 use crate::sink::{Destination, SaveError};
-use crate::stop::Stop;
 
 /// Bytes of the output read back at once.
 const READ: usize = 1 << 20;

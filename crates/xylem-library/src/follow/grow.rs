@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
+use xylem_base::{Stop, UnixTime, Wake, canonical, os_bytes};
 use xylem_object::{Publication, PublisherKey, ServeOutcome, naming};
 use xylem_packet::{Interest, Name};
 use xylem_store::{
@@ -28,10 +29,7 @@ use super::input;
 use super::log::{self, CheckpointLog, CheckpointRecord};
 use crate::event::{CheckpointMade, LibraryEvent};
 use crate::ours;
-use crate::path::{canonical, os_bytes};
-use crate::reads::{ReadKind, Reads, Wake};
-use crate::stop::Stop;
-use crate::time::UnixTime;
+use crate::reads::{ReadKind, Reads};
 
 /// Interval between two reads of the file.
 const READ_EVERY: Duration = Duration::from_millis(25);

@@ -8,6 +8,7 @@ use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use xylem_base::{Stop, UnixTime, Wake};
 use xylem_store::{FileRef, Medium, OutboardWriter, StoreError};
 use xylem_tree::{Checkpoint, GrowingTree};
 
@@ -15,9 +16,6 @@ use super::error::{GrowError, Rewritten};
 use super::grow::{FollowOptions, QUIET};
 use super::log::{CheckpointLog, CheckpointRecord};
 use crate::event::LibraryEvent;
-use crate::reads::Wake;
-use crate::stop::Stop;
-use crate::time::UnixTime;
 
 /// Bytes read at once.
 const READ: usize = 1 << 20;

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 
+use xylem_base::UnixTime;
 use xylem_store::{FileRef, OpenHow, Store, StoreError};
 
 use super::grow::FollowInput;
 use super::log;
-use crate::time::UnixTime;
 
 /// Creates the file that takes standard input.
 pub(super) fn kept(

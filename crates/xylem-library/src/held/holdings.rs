@@ -299,7 +299,7 @@ impl Holdings {
         let (ObjectId::File(number), Some(tree)) = (id, &mut state.tree) else { return None };
         let file = tree.file(number)?;
         tree.whole.contains(number).then(|| {
-            let path = crate::path::os_path(&file.path);
+            let path = xylem_base::os_path(&file.path);
             HeldPlace::Whole(WholeFile {
                 path: tree.place.join(&path),
                 last_path: tree.last_place.join(&path),

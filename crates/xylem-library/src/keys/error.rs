@@ -3,13 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use xylem_base::{Blame, Failure, NoRandomness, advised, blame_of};
 use xylem_packet::{Name, UriError};
 use xylem_store::StoreError;
 use xylem_trust::schema::SchemaRefusal;
 use xylem_trust::{CertificateError, KeyError as Malformed, PacketRefusal};
 
 use super::limits::{MAX_ENTRIES, SECRET_LEN};
-use crate::error::{Blame, Failure, advised, blame_of};
 
 /// A certificate that a schema does not let a key issue.
 #[derive(Debug)]
@@ -26,8 +26,8 @@ pub struct IssueRefusal {
 #[derive(Debug, thiserror::Error)]
 pub enum KeyFileError {
     /// The operating system gives no random bytes.
-    #[error("the operating system gives no randomness: {0}")]
-    NoRandomness(getrandom::Error),
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
     /// No new key of this algorithm could be made.
     #[error("cannot make key: {0}")]
     New(Malformed),

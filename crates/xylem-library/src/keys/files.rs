@@ -267,7 +267,7 @@ fn ed25519(seed: &[u8; 32]) -> Signer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::{Blame, Failure};
+    use xylem_base::{Blame, Failure};
     use xylem_packet::{Data, DataBuilder, KeyLocator, SignatureType};
     use xylem_trust::{TrustError, TrustVerdict};
 

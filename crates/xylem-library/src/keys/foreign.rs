@@ -5,6 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::path::Path;
 
+use xylem_base::{UnixTime, hex};
 use xylem_packet::{Component, Name};
 use xylem_trust::{Armor, KeyError as Malformed, PrivateKey};
 use zeroize::Zeroizing;
@@ -12,8 +13,6 @@ use zeroize::Zeroizing;
 use super::error::KeyFileError;
 use super::passphrase::passphrase_of;
 use super::ring::{KeyEntry, Keyring, parse};
-use crate::hex;
-use crate::time::UnixTime;
 
 /// Most bytes of a file.
 const MAX_FILE: u64 = 64 * 1024;

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use xylem_base::{UnixTime, random};
 use xylem_packet::Name;
 use xylem_trust::{
     Certificate, KeyError as Malformed, PrivateKey, PublicKey, SafeBag, SafeBagError, Signer,
@@ -13,8 +14,6 @@ use xylem_trust::{
 
 use super::error::KeyFileError;
 use super::passphrase::passphrase_of;
-use super::secret::random;
-use crate::time::UnixTime;
 
 const DAY_MS: u64 = 86_400_000;
 /// Days for which a self-signed certificate is valid: twenty years, as with ndnsec.

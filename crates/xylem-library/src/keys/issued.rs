@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xylem_base::UnixTime;
 use xylem_packet::Name;
 use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, write_atomically};
 use xylem_trust::{Armor, Certificate};
@@ -15,7 +16,6 @@ use xylem_trust::{Armor, Certificate};
 use super::error::KeyFileError;
 use super::files::certificate;
 use super::ring::certificate_in;
-use crate::time::UnixTime;
 
 /// Most files that are examined when a CA starts.
 const MAX_FILES: usize = 1_000_000;

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use xylem_base::{UnixTime, hex, random};
 use xylem_object::PublisherKey;
 use xylem_packet::{Component, Name};
 use xylem_store::{Clobber, DiskMedium, StoreError, write_atomically};
@@ -22,9 +23,7 @@ use super::error::{IssueRefusal, KeyFileError};
 use super::foreign::{Foreign, key_name, small_file};
 use super::held::{SELF_SIGNED_DAYS, StoredKey, open_bag, seal, signer, valid_from_now};
 use super::kind::KeyKind;
-use super::secret::{close_directory, random, replace_private, require_closed, write_private};
-use crate::hex;
-use crate::time::UnixTime;
+use super::secret::{close_directory, replace_private, require_closed, write_private};
 
 /// Most keys of a keyring.
 const MAX_KEYS: usize = 10_000;
@@ -34,7 +33,7 @@ const MAX_KEYS: usize = 10_000;
 #[serde(tag = "event", rename = "key")]
 pub struct KeyEntry {
     /// `/<identity>/KEY/<key id>`.
-    #[serde(serialize_with = "crate::json::text")]
+    #[serde(serialize_with = "xylem_base::json::text")]
     pub name: Name,
     /// `ed25519`, `ecdsa` or `rsa`.
     pub algorithm: &'static str,
@@ -43,7 +42,7 @@ pub struct KeyEntry {
     /// SHA-256 of the public half's SubjectPublicKeyInfo, hexadecimal: the value of a KeyDigest.
     pub fingerprint: String,
     /// The certificate's name, if there is a certificate.
-    #[serde(serialize_with = "crate::json::some_text")]
+    #[serde(serialize_with = "xylem_base::json::some_text")]
     pub certificate: Option<Name>,
     /// SHA-256 of the certificate's packet, hexadecimal: clients identify a CA by it.
     pub digest: Option<String>,
@@ -526,7 +525,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::error::{Blame, Failure};
+    use xylem_base::{Blame, Failure};
     use xylem_packet::{Data, DataBuilder};
     use xylem_trust::TrustStore;
 

@@ -8,6 +8,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::Path;
 
+use xylem_base::{UnixTime, random};
 use xylem_store::{
     Clobber, DiskMedium, StoreError, create_dirs, keep_private, require_private, write_atomically,
 };
@@ -18,7 +19,6 @@ use xylem_trust::{Armor, PrivateKey, PublicKey, SafeBag};
 use super::error::KeyFileError;
 use super::held::{StoredKey, seal};
 use super::limits::SECRET_LEN;
-use crate::time::UnixTime;
 
 /// Reads the secret at `path`, or makes it from the operating system's randomness.
 ///
@@ -105,16 +105,6 @@ fn read(path: &Path) -> Result<SecretFile, KeyFileError> {
     }
     let bag = Armor::decode(&bytes).filter(|bag| SafeBag::begins(bag));
     bag.map(SecretFile::Sealed).ok_or_else(|| KeyFileError::Length(path()))
-}
-
-/// Returns fresh random bytes from the operating system.
-///
-/// # Errors
-/// The operating system gives none.
-pub fn random<const N: usize>() -> Result<[u8; N], KeyFileError> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(KeyFileError::NoRandomness)?;
-    Ok(bytes)
 }
 
 /// Makes a secret. Two concurrent first runs agree on one: the second finds that the file exists.

@@ -9,6 +9,7 @@
 use std::path::Path;
 
 use serde::Serialize;
+use xylem_base::UnixTime;
 use xylem_hash::Hash;
 use xylem_packet::tlv::types;
 use xylem_packet::{Component, Data, DataBuilder, Name};
@@ -17,7 +18,6 @@ use xylem_trust::{Armor, key_name_of};
 use super::error::KeyFileError;
 use super::files::{VerifyWith, packet_in_file};
 use super::ring::Keyring;
-use crate::time::UnixTime;
 
 const SIGNED: Component<'static> = Component::keyword(b"signed");
 
@@ -26,7 +26,7 @@ const SIGNED: Component<'static> = Component::keyword(b"signed");
 #[serde(tag = "event", rename = "signature")]
 pub struct SignedBy {
     /// The identity to which the key belongs.
-    #[serde(serialize_with = "crate::json::text")]
+    #[serde(serialize_with = "xylem_base::json::text")]
     pub identity: Name,
     /// The file's hash, hexadecimal.
     pub hash: String,

@@ -24,7 +24,7 @@ use super::secret::{close_directory, require_closed};
 #[serde(tag = "event", rename = "trusted")]
 pub struct TrustedEntry {
     /// The certificate's name.
-    #[serde(serialize_with = "crate::json::text")]
+    #[serde(serialize_with = "xylem_base::json::text")]
     pub certificate: Name,
     /// Prefixes for which its key, and the keys that it certifies, are trusted.
     pub prefixes: Vec<String>,

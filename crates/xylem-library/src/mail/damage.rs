@@ -5,13 +5,13 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use xylem_base::hex;
 use xylem_mail::{Card, MailSession, Prekeys};
 use zeroize::Zeroizing;
 
 use super::entries::{Letter, MAX_FILE, Parcel};
 use super::letters::PENDING;
 use super::store::MAX_SESSION;
-use crate::hex;
 
 /// A damaged file of the mail store.
 #[derive(Clone, Debug, PartialEq, Eq)]

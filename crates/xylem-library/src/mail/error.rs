@@ -1,9 +1,9 @@
 //! [`MailStoreError`]: why mail was not stored, found or written.
 
+use xylem_base::{Blame, Failure, NoRandomness, advised, blame_of};
 use xylem_mail::MailError;
 use xylem_store::StoreError;
 
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::keys::KeyFileError;
 
 /// Why mail was not stored, found or written.
@@ -52,6 +52,12 @@ pub enum MailStoreError {
     /// No person has the name.
     #[error("no person is named {0} here; see `xylem inbox people`")]
     Nobody(String),
+}
+
+impl From<NoRandomness> for MailStoreError {
+    fn from(e: NoRandomness) -> Self {
+        Self::Key(e.into())
+    }
 }
 
 impl Failure for MailStoreError {

@@ -2,10 +2,9 @@
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
+use xylem_base::json;
 use xylem_mail::EnvelopeId;
 use xylem_object::{PublisherId, Ticket};
-
-use crate::json;
 
 /// An event about mail.
 #[derive(Clone, Debug, Serialize)]

@@ -6,14 +6,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use xylem_base::{UnixTime, disk, hex};
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{EnvelopeId, MAX_ENVELOPE, MailboxId, mailbox_of};
 
 use super::error::MailStoreError;
 use super::folder::MailFiles;
-use crate::disk::disk;
-use crate::hex;
-use crate::time::UnixTime;
 
 /// Limits on what a node keeps for other peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
+use xylem_base::{Error, UnixTime, hex, random};
 use xylem_link::StaticKey;
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{Card, EnvelopeId, MailBody, MailError, MailSession, Party, Receipt, SessionId};
@@ -18,10 +19,6 @@ use super::event::MailEvent;
 use super::folder::MailLock;
 use super::report;
 use super::store::MailStore;
-use crate::error::Error;
-use crate::hex;
-use crate::keys::random;
-use crate::time::UnixTime;
 
 /// Most envelopes in the outbox. Envelopes that a node has are kept as far as there is room.
 const MAX_PARCELS: usize = 256;

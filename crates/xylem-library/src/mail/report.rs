@@ -1,5 +1,6 @@
 //! Makes events from stored mail.
 
+use xylem_base::{Error, UnixTime, hex};
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{MAX_NAME, MailContent, Party};
 use xylem_object::Ticket;
@@ -7,9 +8,6 @@ use xylem_object::Ticket;
 use super::entries::{Letter, MailRoute, Parcel};
 use super::event::{MailEvent, MailMessage, MessageContent};
 use super::store::{EnvelopeOutcome, MailStore, TakenIn};
-use crate::error::Error;
-use crate::hex;
-use crate::time::UnixTime;
 
 /// Returns the name to show for a party, and whether it is a local name.
 pub(super) fn display_name(store: &MailStore, party: &Party) -> Result<(String, bool), Error> {

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
+use xylem_base::{UnixTime, disk, hex, random};
 use xylem_link::StaticKey;
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{
@@ -23,10 +24,7 @@ use super::entries::Letter;
 use super::error::MailStoreError;
 use super::folder::{MailFiles, MailLock};
 use super::letters::PENDING;
-use crate::disk::disk;
-use crate::hex;
-use crate::keys::{load_or_create, random};
-use crate::time::UnixTime;
+use crate::keys::load_or_create;
 
 /// Most sessions, ended ones included.
 const MAX_SESSIONS: usize = 4_096;

@@ -4,11 +4,11 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use xylem_base::Error;
 use xylem_mail::{Card, CardError, SCHEME};
 
 use super::report::display_name;
 use super::store::MailStore;
-use crate::error::Error;
 
 /// Effort that is made to reach a node that accepts or keeps mail.
 #[derive(Clone, Copy, Debug)]

@@ -8,7 +8,6 @@ use xylem_forward::FaceId;
 use xylem_object::peers::{self, Announcement, PeerHint};
 use xylem_packet::{Data, InterestBuilder, Name};
 
-use crate::keys;
 use crate::reachable::may_be_dialled;
 
 /// Interval at which each linked peer is asked.
@@ -112,7 +111,7 @@ impl Finder {
         self.asked.retain(|_, (_, at)| *at + PATIENCE > now);
         for face in links {
             // A system without randomness now may have some at the next attempt.
-            let Ok(nonce) = keys::random() else { return };
+            let Ok(nonce) = xylem_base::random() else { return };
             let name = peers::question(self.prefix.as_ref(), nonce, self.announced.as_ref());
             let mut interest = Vec::new();
             let lifetime = PATIENCE.as_millis() as u64;

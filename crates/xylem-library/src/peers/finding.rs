@@ -5,13 +5,12 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
+use xylem_base::UnixTime;
 use xylem_forward::FaceId;
 use xylem_hash::Hash;
 use xylem_object::find::{FindAnswer, FindId};
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::{Data, Interest, InterestBuilder};
-
-use crate::time::UnixTime;
 
 /// First wait before a lost question is repeated, if the round trip is unknown; doubles twice.
 const FIRST_WAIT: Duration = Duration::from_millis(250);

@@ -9,8 +9,6 @@ use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::{Data, InterestBuilder, Name};
 
-use crate::keys;
-
 /// Most peers remembered.
 const MOST: usize = 16;
 
@@ -55,7 +53,7 @@ impl PeerRefusals {
         InterestBuilder::new(name.as_ref())
             .can_be_prefix(true)
             .must_be_fresh(true)
-            .nonce(keys::random().ok()?)
+            .nonce(xylem_base::random().ok()?)
             .encode(&mut interest)
             .ok()?;
         Some(interest)

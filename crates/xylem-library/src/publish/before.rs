@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
+use xylem_base::os_bytes;
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{
@@ -15,7 +16,6 @@ use super::directory::TreePlaces;
 use super::sums::{self, KeptSums};
 use crate::hashing::{HashOutputs, packed_slots};
 use crate::listed::{Listed, ListedEntries, ListedFiles};
-use crate::path::os_bytes;
 use crate::trees;
 use crate::walk::{FoundKind, WalkEntry};
 
@@ -261,15 +261,15 @@ mod tests {
 
     use super::*;
     use crate::publish::directory;
-    use crate::stop::Stop;
     use crate::walk::{DirectoryWalk, WalkRules};
+    use xylem_base::Stop;
 
     fn published(store: &Path, folder: &Path, known: Option<Hash>) -> Hash {
         publish(store, folder, known, true)
     }
 
     fn publish(store: &Path, folder: &Path, known: Option<Hash>, changed: bool) -> Hash {
-        let store = Store::open(crate::disk(), store).unwrap();
+        let store = Store::open(xylem_base::disk(), store).unwrap();
         let rules = WalkRules { changed, ..WalkRules::all() };
         let (how, stop) = ((SegmentSize::DEFAULT, &rules), Stop::new());
         let published = directory::publish(&store, folder, known, how, &stop, &mut |_| {});
@@ -303,7 +303,7 @@ mod tests {
         let second = published(&known, &folder, Some(first));
         assert_eq!(second, published(&fresh, &folder, None));
         let bytes = |store: &Path, part| {
-            let store = Store::open(crate::disk(), store).unwrap();
+            let store = Store::open(xylem_base::disk(), store).unwrap();
             fs::read(store.object_path(&second, part)).unwrap()
         };
         for part in
@@ -350,7 +350,7 @@ mod tests {
         // Keeps the times of the files apart from the time of the record.
         std::thread::sleep(Duration::from_millis(60));
         let first = published(&known, &folder, None);
-        let store = Store::open(crate::disk(), &known).unwrap();
+        let store = Store::open(xylem_base::disk(), &known).unwrap();
         let rules = WalkRules::all();
         let read = || {
             let how = (SegmentSize::DEFAULT, &rules);

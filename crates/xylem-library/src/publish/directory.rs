@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use xylem_base::{Stop, os_bytes};
 use xylem_hash::{Hash, Hasher};
 use xylem_object::Manifest;
 use xylem_object::listing::{self, Entry, EntryKind};
@@ -29,8 +30,6 @@ use crate::hashing::{
     self, Failing, HashError, HashJob, HashOutputs, HashProgress, HashWork, packed_slots,
 };
 use crate::listed::ListedFiles;
-use crate::path::os_bytes;
-use crate::stop::Stop;
 use crate::trees;
 use crate::walk::{DirectoryWalk, FoundKind, WalkEntry, WalkError, WalkRules};
 

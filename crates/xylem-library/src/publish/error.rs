@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_mail::sealed::{SealedError, SealedListError};
 use xylem_object::ManifestError;
 use xylem_object::listing::ListingError;
@@ -9,7 +10,6 @@ use xylem_object::naming::PrefixError;
 use xylem_packet::Name;
 use xylem_store::StoreError;
 
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::exclude::ExcludeError;
 use crate::hashing::HashError;
 use crate::listed::ListedError;

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use xylem_base::os_path;
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{FileState, FileTime, Meta, SharedFile, StoreError};
 
 use crate::listed::ListedFiles;
-use crate::path::os_path;
 
 const NANOS: i64 = 1_000_000_000;
 

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use xylem_base::{Stop, os_bytes};
 use xylem_object::{Manifest, Publication, PublicationError};
 use xylem_store::{FileKind, FileRef, Medium, OpenHow, OutboardFile, Store, StoreError};
 
@@ -14,11 +15,9 @@ use super::serving::{Published, SharedFiles};
 use super::{directory, publish_file, rules_before};
 use crate::event::LibraryEvent;
 use crate::held::{Answers, HeldSource, Holdings};
-use crate::path::os_bytes;
 use crate::reads::Reads;
 use crate::record::PathRecord;
 use crate::signed::{self, SignedPublication};
-use crate::stop::Stop;
 
 /// Another publisher's publication, complete on this machine.
 pub struct Onward {

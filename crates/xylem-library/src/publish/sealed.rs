@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use xylem_base::{Stop, UnixTime, os_bytes, os_path};
 use xylem_link::PeerKey;
 use xylem_mail::sealed::{FileKey, MAX_LIST, Master, SealedList, SealedListError, padded, seal};
 use xylem_object::listing::EntryKind;
@@ -20,11 +21,8 @@ use super::serving::{Published, SharedFiles};
 use super::{directory, next_version, publish};
 use crate::event::LibraryEvent;
 use crate::overlay::{Ciphered, Overlay, PlaintextCheck, Virtual, shared_nodes};
-use crate::path::{os_bytes, os_path};
 use crate::record::{self, PathRecord};
 use crate::sealed::{FILES, KEYS, LIST};
-use crate::stop::Stop;
-use crate::time::UnixTime;
 use crate::walk::{Selection, WalkRules};
 
 /// Recipients of a private publication, and whether its sizes are hidden.

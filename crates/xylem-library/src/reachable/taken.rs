@@ -4,12 +4,12 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use serde::Serialize;
+use xylem_base::json;
 use xylem_forward::FaceId;
 use xylem_mgmt::FaceUri;
 use xylem_reach::kind::is_global;
 
 use super::peer::FaceAddress;
-use crate::json;
 
 /// Most peers reported.
 const MAX_WAYS: usize = 64;

@@ -22,6 +22,7 @@ use std::time::Duration;
 use queue::{FarRead, MOST_AT_ONCE, ReadQueue, WaitingInterest, WantedBytes};
 pub(crate) use view::{GrowingRead, ReadKind};
 use view::{OpenFile, View, are_all_written};
+use xylem_base::Wake;
 use xylem_store::{FileRef, Medium, OutboardFile};
 
 /// Most threads that read for one publication.
@@ -36,9 +37,6 @@ const READY_AT_ONCE: usize = 16;
 const HELD_FOR: Duration = Duration::from_secs(2);
 /// Most files held open here, if opening is slow too.
 const OPEN_FILES: usize = 64;
-
-/// Wakes the serving loop when something is ready. Called on other threads.
-pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
 /// Reads of one publication; see the module's documentation. Cheap to clone. Dropping the last clone ends its threads,
 /// each after its current read.

@@ -3,6 +3,7 @@
 use std::fs;
 use std::time::Instant;
 
+use xylem_base::{Stop, UnixTime, disk};
 use xylem_store::{FileRef, OpenHow, StoreError};
 
 use xylem_faults::Gate;
@@ -13,11 +14,8 @@ use xylem_store::Store;
 use xylem_tree::{SegmentIndex, Tile};
 
 use super::*;
-use crate::disk::disk;
 use crate::publications::{Publications, ReceivedInterest, ServedContent};
 use crate::publish::publish;
-use crate::stop::Stop;
-use crate::time::UnixTime;
 use crate::walk::Selection;
 
 const NOW: Duration = Duration::from_secs(5);

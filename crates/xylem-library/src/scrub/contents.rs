@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xylem_base::{os_bytes, os_path};
 use xylem_object::ObjectId;
 use xylem_object::listing::{Entry, EntryKind, ListingReader};
 use xylem_store::{
@@ -17,7 +18,6 @@ use super::targets::ScrubTarget;
 use crate::event::Flaw;
 use crate::exclude::Exclusion;
 use crate::hashing::packed_slots;
-use crate::path::{os_bytes, os_path};
 
 /// Bytes of the listing read at once.
 const PIECE: usize = 64 * 1024;

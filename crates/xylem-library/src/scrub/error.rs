@@ -3,9 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_store::StoreError;
 
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::exclude::ExcludeError;
 
 /// Why not all files were checked. Damage is no error.

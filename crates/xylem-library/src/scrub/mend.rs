@@ -7,6 +7,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
+use xylem_base::{Error, Failure, Stop};
 use xylem_object::ObjectId;
 use xylem_store::{FileRef, FileRepair, FileTime, OpenHow, RegionScan, Store, StoreError};
 use xylem_transfer::TransferEvent;
@@ -17,11 +18,9 @@ use super::item::{Flawed, ScrubItem};
 use super::options::{DeliveryFailure, ScrubSummary};
 use super::targets::ScrubTarget;
 use super::tree::ScrubTree;
-use crate::error::{Error, Failure};
 use crate::event::LibraryEvent;
 use crate::remote::{Remote, Wanted};
 use crate::rescan::{Readers, inspect_again};
-use crate::stop::Stop;
 
 /// Most files open for repair at once.
 const OPEN_REPAIRS: usize = 64;

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
+use xylem_base::Failure;
 use xylem_object::Ticket;
-
-use crate::error::Failure;
 
 /// Selection of what to re-read, and whether to repair.
 #[derive(Clone, Debug)]

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use xylem_base::{Stop, threads};
+
 use crate::event::LibraryEvent;
-use crate::stop::Stop;
-use crate::threads;
 
 /// Slows reading threads, for a disk that must not be read at full speed. The caller implements it, because it has a
 /// clock.

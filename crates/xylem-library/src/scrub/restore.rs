@@ -7,6 +7,7 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
+use xylem_base::{os_bytes, os_path};
 use xylem_object::listing::EntryKind;
 use xylem_store::{
     Clobber, Durability, FileKind, FileState, Medium, Meta, OutboardFile, PartFile, Store,
@@ -19,7 +20,6 @@ use super::error::ScrubError;
 use super::item::{Flawed, ScrubItem, ScrubVerdict, judge};
 use super::targets::ScrubTarget;
 use crate::event::{Flaw, LibraryEvent};
-use crate::path::{os_bytes, os_path};
 use crate::publish::signed_at;
 use crate::rescan::Readers;
 use crate::sink::part_name;

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
+use xylem_base::{os_bytes, os_path};
 use xylem_hash::Hash;
 use xylem_object::{PublicationKind, Ticket};
 use xylem_store::{CatalogRecord, FileKind, FileState, Store};
 
 use super::error::ScrubError;
 use super::options::ScrubOptions;
-use crate::path::{os_bytes, os_path};
 use crate::record::{self, PathRecord};
 
 /// One file or directory and its expected content.
@@ -71,7 +71,7 @@ pub(super) fn targets(
 /// Returns the target of a named path.
 fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<ScrubTarget, ScrubError> {
     // A missing path may still have a record.
-    let canonical = crate::path::canonical(path).or_else(|_| std::path::absolute(path));
+    let canonical = xylem_base::canonical(path).or_else(|_| std::path::absolute(path));
     let canonical =
         canonical.map_err(|source| ScrubError::Path { path: path.to_path_buf(), source })?;
     let key = os_bytes(canonical.as_os_str());

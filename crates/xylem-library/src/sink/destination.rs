@@ -4,13 +4,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use xylem_base::os_path;
 use xylem_object::{Manifest, PublicationKind, naming};
 use xylem_packet::NameRef;
 use xylem_packet::tlv::types;
 use xylem_store::{Medium, OverwritePolicy, name_around};
 
 use super::error::SaveError;
-use crate::path::os_path;
 use crate::save::{Existing, Output, SaveOptions, SpaceCheck};
 
 /// The final name and the name of the partial data beside it.

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_base::os_path;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_object::{Manifest, ObjectId};
 use xylem_store::{
@@ -32,7 +33,6 @@ use crate::event::{LibraryEvent, ListedSize, SkipReason};
 use crate::exclude::Exclusion;
 use crate::held::Holdings;
 use crate::listed::{Listed, ListedEntries, ListedError, ListedFiles};
-use crate::path::os_path;
 use crate::save::{FetchMode, Only, SaveOptions, SpaceCheck};
 use copies::Copies;
 use merge::Merge;

@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_object::ManifestError;
 use xylem_object::listing::PathError;
 use xylem_store::StoreError;
 use xylem_transfer::AddError;
 use xylem_tree::ProofError;
 
-use crate::error::{Blame, Failure, advised, blame_of};
 use crate::exclude::ExcludeError;
 use crate::hashing::HashError;
 use crate::listed::ListedError;

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use xylem_base::os_path;
 use xylem_object::Manifest;
 use xylem_store::{FileKind, FileRef, OpenHow, OverwritePolicy, Store, StoreError};
 
 use super::destination::Destination;
 use super::error::SaveError;
-use crate::path::os_path;
 
 /// Opens the old copies of a single file. A named folder stands for the file of the publication's name in it.
 ///

@@ -79,7 +79,7 @@ pub(crate) fn search(
     };
     thread::scope(|scope| {
         let threads = crate::hashing::threads().min(MAX_THREADS).min(pieces.len());
-        crate::threads::helpers(scope, threads.saturating_sub(1), work);
+        xylem_base::threads::helpers(scope, threads.saturating_sub(1), work);
         work();
     });
     let mut found = found.into_inner().unwrap_or_else(|e| e.into_inner());

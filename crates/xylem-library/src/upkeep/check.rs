@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use xylem_base::{Blame, Failure, Stop, json, os_bytes, os_path};
 use xylem_hash::{Hash, Hasher};
 use xylem_object::Ticket;
 use xylem_object::listing::{EntryKind, is_reserved};
@@ -15,17 +16,13 @@ use xylem_tree::SegmentSize;
 
 use super::error::UpkeepError;
 use super::{PathState, open, open_writable, standing};
-use crate::error::{Blame, Failure};
 use crate::event::LibraryEvent;
 use crate::follow;
-use crate::json;
 use crate::listed::{ListedError, ListedFiles};
 use crate::mail::{self, DamagedMail};
-use crate::path::{os_bytes, os_path};
 use crate::publish::{rebuild, sums};
 use crate::record::{self, RecordNote};
 use crate::signed;
-use crate::stop::Stop;
 use crate::trees;
 
 /// Bytes of a listing hashed at once.

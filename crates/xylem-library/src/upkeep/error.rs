@@ -2,10 +2,9 @@
 
 use std::path::PathBuf;
 
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_hash::Hash;
 use xylem_store::StoreError;
-
-use crate::error::{Blame, Failure, advised, blame_of};
 
 /// Why a maintenance call failed. Damage is no error.
 #[derive(Debug, thiserror::Error)]

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use xylem_base::{Stop, UnixTime};
 use xylem_faults::FaultMedium;
+use xylem_library::Selection;
 use xylem_library::publish::{PublishError, Published, publish};
-use xylem_library::{Selection, Stop, UnixTime};
 use xylem_object::{ObjectId, ObjectSource as _, PublisherKey};
 use xylem_packet::Name;
 use xylem_sim::Rng;

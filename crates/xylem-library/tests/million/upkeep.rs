@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use xylem_base::{Blame, Failure, Stop};
 use xylem_faults::{DiskFault, FaultMedium};
 use xylem_hash::Hash;
 use xylem_library::scrub::{ScrubOptions, ScrubSummary, scrub};
 use xylem_library::sink::SaveError;
-use xylem_library::{Blame, Failure, Keep, Remote, Stop, Wanted};
+use xylem_library::{Keep, Remote, Wanted};
 use xylem_object::Ticket;
 use xylem_sim::Rng;
 use xylem_store::{Medium, OpenHow, Store};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use xylem_library::{Blame, Error, Failure};
+use xylem_base::{Blame, Error, Failure};
 use xylem_transfer::FailReason;
 
 use crate::peers::HostError;
@@ -152,4 +152,4 @@ impl Failure for FetchError {
     }
 }
 
-crate::failure::of_library!(FetchError: xylem_library::keys::KeyFileError, xylem_library::sink::SaveError);
+crate::failure::of_library!(FetchError: xylem_base::NoRandomness, xylem_library::keys::KeyFileError, xylem_library::sink::SaveError);

@@ -6,7 +6,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_library::follow::PointerWatch;
-use xylem_library::keys;
 use xylem_library::peers::{FindExchange, FindOutcome, NOT_THERE, PeerRefusals, REFUSES_PIECES};
 use xylem_link::Level;
 use xylem_object::Ticket;
@@ -86,7 +85,7 @@ impl FetchState {
         let mut config = xylem_transfer::TransferConfig { give_up, ..Default::default() };
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
-        let seed = u64::from_le_bytes(keys::random()?);
+        let seed = u64::from_le_bytes(xylem_base::random()?);
         let mut transfer = match ticket.name {
             Some(_) => Transfer::new(spec, config.clone(), seed),
             None => Transfer::unnamed(spec, config.clone(), seed),
@@ -122,7 +121,7 @@ impl FetchState {
         now: Duration,
         spec: TransferSpec,
     ) -> Result<(), FetchError> {
-        let seed = u64::from_le_bytes(keys::random()?);
+        let seed = u64::from_le_bytes(xylem_base::random()?);
         self.name = Some(spec.prefix.clone());
         let mut transfer = Transfer::new(spec, self.config.clone(), seed);
         transfer.set_rate_limit(self.limit_rate);

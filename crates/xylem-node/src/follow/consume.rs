@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use xylem_base::{Blame, Error, Stop, disk};
 use xylem_object::witness::{Evidence, SignedVersion};
 use xylem_object::{Growing, Manifest, ObjectId, PublicationKind, Ticket, naming};
 use xylem_packet::Name;
@@ -26,7 +27,7 @@ use xylem_engine::wall_clock;
 use xylem_library::GetSummary;
 use xylem_library::follow::{ContinuationProof, FollowedStream};
 use xylem_library::record::keep_fetched;
-use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
+use xylem_library::{CheckpointMade, LibraryEvent};
 use xylem_witness::{
     ASK_EVERY, CosignatureDemand, NewestQuery, POINTER_LIFETIME, VersionSource, evidence_hint,
     keep_evidence, witnessed,

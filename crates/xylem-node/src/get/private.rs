@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+use xylem_base::{Stop, canonical};
 use xylem_object::Manifest;
 use xylem_store::Store;
 
@@ -12,9 +13,7 @@ use crate::fetch::Fetch;
 use xylem_library::keys;
 use xylem_library::publish::root_of;
 use xylem_library::sealed::{ALL_BUT_THE_LIST, UnsealError, UnsealedList, ciphertext_at};
-use xylem_library::{
-    Existing, FetchMode, GetSummary, LibraryEvent, Output, SaveOptions, Stop, canonical,
-};
+use xylem_library::{Existing, FetchMode, GetSummary, LibraryEvent, Output, SaveOptions};
 
 /// Fetches the encrypted content that the manifest names, and decrypts it.
 pub(super) fn get(

@@ -8,9 +8,8 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
+use xylem_base::{Error, UnixTime, Wake};
 use xylem_library::mail::{MailEvent, MailStore, Mailbox, MailboxConfig, report};
-use xylem_library::reads::Wake;
-use xylem_library::{Error, UnixTime};
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
 use xylem_store::StoreError;

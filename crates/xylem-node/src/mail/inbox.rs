@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use xylem_base::Stop;
 use xylem_link::StaticKey;
 use xylem_mail::{Card, MailBody, MailContent};
 use xylem_object::PublisherId;
@@ -12,7 +13,6 @@ use super::error::InboxError;
 use crate::event::Event;
 use crate::look_up::resolved;
 use xylem_engine::{advertised, now_ms, wall_clock};
-use xylem_library::Stop;
 use xylem_library::keys;
 use xylem_library::mail::report::{message, stored};
 use xylem_library::mail::{MailMessage, MailStore, Person, ReachEffort};

@@ -6,6 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
+use xylem_base::{Error, Wake};
 use xylem_forward::FaceId;
 use xylem_link::{StreamId, purpose};
 use xylem_mail::MailboxId;
@@ -16,9 +17,7 @@ use super::framed_stream::FramedStream;
 use crate::event::Event;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, StreamEvent};
-use xylem_library::Error;
 use xylem_library::mail::MailboxConfig;
-use xylem_library::reads::Wake;
 
 /// Most streams; more are refused.
 const MAX_STREAMS: usize = 64;

@@ -4,8 +4,8 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 
+use xylem_base::{Blame, Error, Failure};
 use xylem_forward::RouteError;
-use xylem_library::{Blame, Error, Failure};
 use xylem_packet::Name;
 
 use xylem_engine::EngineError;
@@ -120,4 +120,4 @@ impl Failure for NodeError {
     }
 }
 
-crate::failure::of_library!(NodeError: xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(NodeError: xylem_base::NoRandomness, xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError);

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use xylem_base::Stop;
 use xylem_forward::{FaceId, Forwarder, ForwarderSeed, ForwardingStrategy};
 use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_mgmt::{CommandTrust, FaceUri, Management, ManagementConfig, Persistency};
@@ -33,7 +34,6 @@ use xylem_engine::now_ms;
 use xylem_engine::resolve;
 use xylem_engine::{Engine, EngineEvent, FaceLimits, Program};
 use xylem_engine::{EngineError, certificate as tls_certificate};
-use xylem_library::Stop;
 use xylem_library::command_times;
 use xylem_library::disk_cache::DiskCache;
 use xylem_library::keys;
@@ -104,14 +104,15 @@ impl NodeSetup {
         let keep_alive = Some(Duration::from_secs(3));
         let link_config =
             xylem_link::LinkConfig { accept_open, keep_alive, ..config.links.config() };
-        let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
+        let endpoint = Endpoint::new(link_config, link_key, xylem_base::random()?);
 
         let mut forwarding = xylem_forward::ForwarderConfig::default();
         forwarding.pit_capacity = config.pit_capacity;
         forwarding.max_routes = config.max_routes;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
-        let forwarder = Forwarder::new(forwarding, ForwarderSeed::from_random(keys::random()?));
+        let forwarder =
+            Forwarder::new(forwarding, ForwarderSeed::from_random(xylem_base::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
         if let Some(directory) = &config.cs_directory {
             let cache = DiskCache::open(directory, config.cs_directory_bytes)

@@ -10,6 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
+use xylem_base::{Blame, Error, Failure, Stop, disk};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, MAX_KNOCKS, StaticKey};
 use xylem_object::find::{self, VOUCH_LEN, Vouch};
@@ -39,7 +40,7 @@ use xylem_library::publications::ServedContent;
 use xylem_library::publish::{Recipients, Sealing};
 use xylem_library::reachable::{FaceAddress, PeerAddress, Relay};
 use xylem_library::registry::Registry;
-use xylem_library::{Blame, Error, Failure, OpeningOptions, Selection, Stop, disk};
+use xylem_library::{OpeningOptions, Selection};
 use xylem_library::{keys, record};
 use xylem_sockets::{Site, SitePage};
 
@@ -85,7 +86,7 @@ impl Failure for ShareError {
     }
 }
 
-crate::failure::of_library!(ShareError: xylem_witness::CosigningError, xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
+crate::failure::of_library!(ShareError: xylem_witness::CosigningError, xylem_base::NoRandomness, xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
 
 /// How to publish files and directories. The default publishes nothing and has no store: the caller sets `paths` and
 /// `store`. The other defaults suit most uses: this machine's own addresses, and no announcement.
@@ -305,8 +306,8 @@ fn bind(
     let link_public = link_key.public().0;
     let accept_open = options.accept_open;
     let link_config = xylem_link::LinkConfig { accept_open, ..options.links.config() };
-    let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
-    let seed = ForwarderSeed::from_random(keys::random()?);
+    let endpoint = Endpoint::new(link_config, link_key, xylem_base::random()?);
+    let seed = ForwarderSeed::from_random(xylem_base::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
     engine.set_limits(FaceLimits { prove: options.prove, ..FaceLimits::default() });
     if let Some(files) = &options.certificate {

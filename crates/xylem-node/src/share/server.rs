@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use xylem_base::Stop;
 use xylem_client::satisfies;
 use xylem_forward::FaceId;
 use xylem_link::Level;
@@ -38,7 +39,7 @@ use xylem_library::announcers::Announcers;
 use xylem_library::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
 use xylem_library::reachable::{FaceAddress, Relay, WayTaken};
 use xylem_library::served::{GetterTraffic, ServedStats};
-use xylem_library::{LibraryEvent, SkipReason, Stop};
+use xylem_library::{LibraryEvent, SkipReason};
 use xylem_witness::Cosigned;
 
 /// Time for last answers to leave after a share has ended.

@@ -9,9 +9,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use xylem_base::{Blame, Failure, Stop, os_path};
 use xylem_folder::{Applied, MemberStatement, Obstacle, ObstacleKind, Plan, StoredIndex};
 use xylem_hash::Hash;
-use xylem_library::{Blame, Failure, Only, Stop, os_path, sink};
+use xylem_library::{Only, sink};
 use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
 

@@ -2,10 +2,10 @@ use std::collections::HashSet;
 
 use std::time::Duration;
 
+use xylem_base::{Blame, Failure};
 use xylem_faults::{DiskFault, FaultMedium};
 
 use super::*;
-use crate::error::{Blame, Failure};
 use crate::mail::entries::{MailRoute, Parcel};
 use crate::mail::event::MailEvent;
 use crate::mail::letters::{MAX_STRANGERS_LETTERS, letter_file};

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use xylem_base::canonical;
 use xylem_hash::Hash;
 use xylem_object::listing::EntryKind;
 use xylem_store::{FileRef, Medium, OpenHow};
@@ -16,7 +17,6 @@ use xylem_tree::SegmentSize;
 use crate::event::LibraryEvent;
 use crate::hashing::{self, HashJob};
 use crate::listed::{Listed, ListedFiles};
-use crate::path::canonical;
 use crate::save::Only;
 use crate::sink::error::SaveError;
 use crate::walk::{DirectoryWalk, FoundKind, WalkEntry, WalkRules};

@@ -8,6 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use xylem_base::{canonical, os_path};
 use xylem_hash::Hash;
 use xylem_object::listing::{self, Entry, EntryKind};
 use xylem_store::{
@@ -22,7 +23,6 @@ use crate::exclude::Exclusion;
 use crate::hashing::{self, HashJob, packed_slots};
 use crate::listed::{Listed, ListedEntries, ListedFiles};
 use crate::ours;
-use crate::path::{canonical, os_path};
 use crate::sink::context::Context;
 use crate::sink::error::SaveError;
 

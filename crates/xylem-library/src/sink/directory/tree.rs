@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_base::os_path;
 use xylem_object::ObjectId;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{
@@ -22,7 +23,6 @@ use crate::event::LibraryEvent;
 use crate::exclude::Exclusion;
 use crate::held::SMALL_FILE;
 use crate::listed::{Listed, ListedEntries, ListedFiles};
-use crate::path::os_path;
 use crate::sink::attributes::{attributes, warn_of_unset, warnings};
 use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;

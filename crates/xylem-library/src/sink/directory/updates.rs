@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_base::os_path;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::sums::list_len;
 use xylem_object::{Manifest, ObjectId};
@@ -15,7 +16,6 @@ use xylem_store::{FileKind, FileRef, OpenHow, Partial, Store};
 use xylem_transfer::AddError;
 use xylem_tree::{Anchor, Geometry, Segment, SegmentIndex, SegmentSize, Verified};
 
-use crate::path::os_path;
 use crate::sink::context::{Context, Nodes};
 use crate::sink::error::SaveError;
 use crate::update::{ListDeadline, UpdateSink, UpdateStart};

@@ -19,7 +19,7 @@ pub fn text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok
 /// # Errors
 /// As [`text`].
 pub fn hex<S: Serializer>(bytes: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&crate::hex(bytes))
+    serializer.serialize_str(&crate::hex::hex(bytes))
 }
 
 /// Serializes a path; bytes that are not UTF-8 become U+FFFD.
@@ -31,7 +31,10 @@ pub fn path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error
 }
 
 /// Serializes paths as [`path`] does.
-pub(crate) fn paths<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+///
+/// # Errors
+/// As [`text`].
+pub fn paths<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
     to.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }
 
@@ -63,6 +66,9 @@ pub fn some_text<T: Display, S: Serializer>(value: &Option<T>, to: S) -> Result<
 }
 
 /// Serializes the number of elements.
-pub(crate) fn count<T, S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
+///
+/// # Errors
+/// As [`text`].
+pub fn count<T, S: Serializer>(all: &[T], to: S) -> Result<S::Ok, S::Error> {
     to.serialize_u64(all.len() as u64)
 }

@@ -1,4 +1,4 @@
-//! Common parts of this crate's errors: [`Failure`], a sentence for a person and one [`Blame`] for the exit code.
+//! Common parts of errors that end a verb: [`Failure`], a sentence for a person and one [`Blame`] for the exit code.
 //! [`Error`] is a failure of any type.
 
 use std::fmt;

@@ -2,15 +2,18 @@
 //! thread then does the work itself.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
 
 /// Interval between reports of progress.
 const TICK: Duration = Duration::from_millis(100);
 
+/// Wakes the serving loop when something is ready. Called on other threads.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
 /// Starts up to `count` threads that do `work`: as many as the system permits.
-pub(crate) fn helpers<'scope, T: Send + 'scope>(
+pub fn helpers<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     count: usize,
     work: impl FnOnce() -> T + Clone + Send + 'scope,
@@ -21,7 +24,7 @@ pub(crate) fn helpers<'scope, T: Send + 'scope>(
 
 /// Runs `work` on a thread of its own and `meanwhile` on this one. `meanwhile` receives a function that waits for a
 /// moment and returns whether the work still runs. Without a thread both run one after the other.
-pub(crate) fn beside<T: Send, R>(
+pub fn beside<T: Send, R>(
     work: impl FnOnce() -> T + Send,
     meanwhile: impl FnOnce(&dyn Fn() -> bool) -> R,
 ) -> (T, R) {
