@@ -13,6 +13,7 @@ use xylem_base::{Blame, Error, Stop, disk};
 use xylem_hash::Hasher;
 use xylem_object::Ticket;
 use xylem_packet::{Data, Name};
+use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
 use crate::validator::Validator;
@@ -21,7 +22,6 @@ use xylem_client::{
     CheckError, ClientError, Discovered, Discovery, Driver, Expected, SegmentFetch,
     SegmentReceiver, published_manifest, ticket_for,
 };
-use xylem_library::reachable::{FaceAddress, PeerAddress, PeerUri};
 use xylem_library::sink::{Destination, file_name_of};
 use xylem_library::{Existing, Output};
 

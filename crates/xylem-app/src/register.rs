@@ -10,10 +10,10 @@ use xylem_forward::FaceId;
 use xylem_mgmt::{ControlParameters, Persistency, client};
 use xylem_object::PublisherKey;
 use xylem_packet::{Data, EncodeError, Interest, Name};
+use xylem_peers::reachable::{FaceAddress, PeerAddress};
 use xylem_trust::CommandStamp;
 
 use xylem_engine::{Engine, EngineError, now_ms};
-use xylem_library::reachable::{FaceAddress, PeerAddress};
 
 /// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -15,7 +15,7 @@ use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 use xylem_base::Blame;
-use xylem_library::keys::Keyring;
+use xylem_keys::Keyring;
 use xylem_node::VersionDialer;
 use xylem_witness::{WatchOptions, watch};
 

@@ -1,10 +1,10 @@
-//! Admission of faces that other ends make: carries out the verdicts of [`xylem_library::admission`].
+//! Admission of faces that other ends make: carries out the verdicts of [`xylem_peers::admission`].
 
 use std::io;
 use std::net::IpAddr;
 
 use xylem_forward::FaceId;
-use xylem_library::admission::{AdmissionVerdict, Capacity, FaceKind, FaceStanding};
+use xylem_peers::admission::{AdmissionVerdict, Capacity, FaceKind, FaceStanding};
 
 use super::{Engine, EngineEvent};
 use crate::faces::{EngineFace, FaceLimits, FaceTrouble, Transport, admission};

@@ -11,10 +11,6 @@ mod remote;
 mod save;
 mod summary;
 
-pub mod reachable;
-
-pub mod code;
-
 pub mod copies;
 mod exclude;
 mod ours;
@@ -28,12 +24,9 @@ mod overlay;
 mod rescan;
 mod trees;
 
-pub mod keys;
 pub mod record;
 pub mod signed;
 
-pub mod admission;
-pub mod announcers;
 pub mod as_shared;
 pub mod publications;
 pub mod publish;
@@ -44,7 +37,6 @@ pub mod served;
 mod update;
 
 pub mod held;
-pub mod peers;
 pub mod pieces;
 pub mod sink;
 
@@ -58,10 +50,8 @@ pub mod scrub;
 pub mod upkeep;
 pub mod verify;
 
-pub mod command_times;
 pub mod disk_cache;
 pub mod mail;
-pub mod relay_clients;
 
 pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason, Testimony};
 pub use exclude::{

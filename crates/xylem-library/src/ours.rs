@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use unicode_normalization::UnicodeNormalization;
 use xylem_base::{Blame, Failure, advised, blame_of, os_bytes};
+use xylem_keys::SECRET_LEN;
 use xylem_store::{FileKind, Medium, OpenHow, StoreError, is_store};
 
 use crate::event::SkipReason;
-use crate::keys::SECRET_LEN;
 
 /// Folder of xylem's files in a folder in step: transfers under way, and the index that members fetch. Never shared.
 pub const OWN: &str = ".xylem-sync";

@@ -3,9 +3,9 @@
 //! It is for display alone: the store has the authoritative state. A result is cut into at most [`CELLS`] cells, each
 //! with a count of its proven bytes.
 
-use crate::reachable::FaceAddress;
 use xylem_link::LinkStats;
 use xylem_object::ObjectId;
+use xylem_peers::reachable::FaceAddress;
 use xylem_transfer::PeerStats;
 
 /// Most cells.

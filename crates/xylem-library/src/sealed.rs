@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_base::{Blame, Failure, Stop};
 use xylem_hash::{Hash, Hasher};
+use xylem_keys::KeyFileError;
 use xylem_link::StaticKey;
 use xylem_mail::sealed::{MAX_LIST, SealedError, SealedList, open, padded};
 use xylem_object::listing::{EntryKind, entries};
@@ -27,7 +28,6 @@ use xylem_store::{
 use xylem_transfer::{Misbehaviour, Transfer, TransferConfig, TransferSpec};
 
 use crate::event::LibraryEvent;
-use crate::keys::KeyFileError;
 use crate::listed::{ListedError, ListedFiles};
 use crate::overlay::{Ciphered, Overlay, Virtual};
 use crate::save::{Output, SaveOptions};

@@ -6,8 +6,7 @@ use std::time::Duration;
 use serde::Serialize;
 use xylem_base::json;
 use xylem_hash::Hash;
-
-use crate::reachable::{FaceAddress, PeerWay};
+use xylem_peers::reachable::{FaceAddress, PeerWay};
 
 /// Outcome of a fetch.
 #[derive(Clone, Debug, Serialize)]

@@ -13,11 +13,11 @@ use xylem_hash::Hash;
 use xylem_library::LibraryEvent;
 use xylem_library::mail::MailEvent;
 use xylem_library::pieces::ProgressSnapshot;
-use xylem_library::reachable::{FaceAddress, LeftOut, WayTaken};
 use xylem_link::{Level, LinkStats};
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
+use xylem_peers::reachable::{FaceAddress, LeftOut, WayTaken};
 use xylem_reach::kind::{NatKind, ReachWay, Reachability};
 
 use crate::code::CodeEvent;

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::shaping::LinkOptions;
 use xylem_base::{Blame, Error, Failure, Stop, canonical, disk};
 use xylem_object::{Manifest, PublicationKind, Ticket};
+use xylem_peers::reachable::{PeerAddress, Relay};
 use xylem_store::{FileKind, FileRef, OpenHow, Store};
 use xylem_tree::TreeKind;
 
@@ -22,9 +23,7 @@ use xylem_engine::wall_clock;
 use xylem_library::GetSummary;
 use xylem_library::follow::begins_with;
 use xylem_library::held::Holdings;
-use xylem_library::keys;
 use xylem_library::publish::{onward, root_as, root_of};
-use xylem_library::reachable::{PeerAddress, Relay};
 use xylem_library::record;
 use xylem_library::signed::{self, SignedPublication};
 use xylem_library::sink::{self, Context, Destination, SaveError, Sink, Tally};
@@ -78,7 +77,7 @@ impl Failure for GetError {
     }
 }
 
-crate::failure::of_library!(GetError: xylem_base::NoRandomness, xylem_library::keys::KeyFileError, xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
+crate::failure::of_library!(GetError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
 
 /// Most missing files that a message lists.
 const MAX_NAMED: usize = 20;
@@ -392,7 +391,7 @@ fn join(
 ) -> Result<(), GetError> {
     let identity = match &options.serve {
         Some(serve) if serve.seed => {
-            Some(keys::load_or_create(&options.store.join("keys").join("link"))?)
+            Some(xylem_keys::load_or_create(&options.store.join("keys").join("link"))?)
         }
         _ => None,
     };

@@ -59,15 +59,15 @@ pub use xylem_engine::{
 };
 pub use xylem_folder::{MeshNews, MeshStart};
 pub use xylem_forward::ForwardingStrategy;
-pub use xylem_library::admission::Prove;
-pub use xylem_library::reachable::{
+pub use xylem_library::{GetSummary, PeerBytes};
+pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
+pub use xylem_mgmt::Carrier;
+pub use xylem_peers::admission::Prove;
+pub use xylem_peers::reachable::{
     FaceAddress, HostLookupError, HostPortError, LINK_PORT, LinkKeyError, NDN_PORT, NotDiallable,
     PeerAddress, PeerUri, PeerUriError, PeerWay, Relay, RelayUriError, ResolveError,
     ServerNameError, WEB_SOCKET_PORT, WayTaken,
 };
-pub use xylem_library::{GetSummary, PeerBytes};
-pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
-pub use xylem_mgmt::Carrier;
 pub use xylem_reach::kind::{NatKind, ReachWay};
 pub use xylem_reach::relay::RelayCounters as RelayMetrics;
 pub use xylem_sockets::SitePage;

@@ -8,13 +8,13 @@ use crate::shaping::LinkOptions;
 use xylem_base::{Error, Stop, disk};
 use xylem_object::listing::Entry;
 use xylem_object::{Manifest, Ticket};
+use xylem_peers::reachable::PeerAddress;
 use xylem_store::Store;
 
 use crate::event::Event;
 use crate::fetch::{Fetch, FetchError};
 use crate::remote::RemotePeers;
 use crate::scrub::RepairOptions;
-use xylem_library::reachable::PeerAddress;
 
 /// Returns the ticket, completed by the first exchange with a peer, and the signed manifest. Peers in `from` are asked
 /// instead of the ticket's own.

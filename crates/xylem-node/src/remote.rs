@@ -6,13 +6,13 @@ use crate::shaping::LinkOptions;
 use xylem_base::{Blame, Failure, Stop};
 use xylem_library::{Keep, Remote, Wanted};
 use xylem_object::Ticket;
+use xylem_peers::reachable::PeerAddress;
 use xylem_tree::Geometry;
 
 use crate::event::Event;
 use crate::fetch::Fetch;
 use crate::look_up::resolved;
 use crate::scrub::RepairOptions;
-use xylem_library::reachable::PeerAddress;
 
 /// A publication and the peers that may have it.
 struct RemoteSource {

@@ -6,14 +6,13 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xylem_base::{Error, Stop, disk};
-use xylem_library::keys;
 use xylem_library::scrub::{ScrubOptions, ScrubSummary, Throttle};
 use xylem_link::StaticKey;
+use xylem_peers::reachable::PeerAddress;
 use xylem_store::Store;
 
 use crate::event::Event;
 use crate::remote::RemotePeers;
-use xylem_library::reachable::PeerAddress;
 
 /// Interval at which a waiting thread checks whether it should end.
 const TICK: Duration = Duration::from_millis(100);
@@ -41,7 +40,7 @@ pub fn scrub(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ScrubSummary, Error> {
     let store = Store::open(disk(), directory)?;
-    let own = keys::load_existing(&directory.join("keys").join("link")).ok();
+    let own = xylem_keys::load_existing(&directory.join("keys").join("link")).ok();
     let own = own.map(|secret| StaticKey::from_bytes(secret).public().0);
     let on_event = RefCell::new(on_event);
     let mut peers = RemotePeers::new(repair, own, &on_event);

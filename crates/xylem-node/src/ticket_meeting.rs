@@ -8,9 +8,9 @@ use std::time::Duration;
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
 use xylem_engine::{Engine, Meeting};
 use xylem_hash::Hash;
-use xylem_library::reachable::PeerAddress;
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
+use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, CodeRole};
 use xylem_reach::names::TicketMeeting;
 

@@ -8,6 +8,7 @@ use xylem_base::{Blame, Error, Stop, canonical, disk};
 use xylem_library::publish::root_of;
 use xylem_library::verify::{Extras, VerifySummary};
 use xylem_object::Ticket;
+use xylem_peers::reachable::PeerAddress;
 use xylem_store::Store;
 
 use crate::event::{Event, from_library};
@@ -16,7 +17,6 @@ use crate::follow::{continues, newest};
 use crate::remote::RemotePeers;
 use crate::scrub::RepairOptions;
 use crate::shaping::LinkOptions;
-use xylem_library::reachable::PeerAddress;
 
 /// How to compare what is on disk with a ticket.
 #[derive(Clone, Debug)]

@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use xylem_base::{Stop, disk, os_path};
 use xylem_hash::Hash;
-use xylem_library::reachable::{PeerAddress, Relay};
 use xylem_library::signed::SignedPublication;
 use xylem_library::{Listed, ListedFiles};
 use xylem_node::code::CodeDht;
 use xylem_node::{Event, LinkOptions};
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::{Manifest, ObjectId, PublicationKind, Ticket};
+use xylem_peers::reachable::{PeerAddress, Relay};
 use xylem_store::{ObjectPart, Store, StoreError};
 use xylem_tree::Geometry;
 

@@ -3,11 +3,10 @@
 use std::path::PathBuf;
 
 use xylem_base::{Blame, Failure, NoRandomness, advised, blame_of};
+use xylem_keys::KeyFileError;
 use xylem_object::witness::{HistorySplit, MAX_COSIGNATURES, StepError};
 use xylem_packet::{EncodeError, Name};
 use xylem_store::StoreError;
-
-use xylem_library::keys::KeyFileError;
 
 /// Why no version is co-signed, or no witness can be asked.
 #[derive(Debug, thiserror::Error)]

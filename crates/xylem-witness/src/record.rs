@@ -315,7 +315,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use xylem_library::keys::{KeyKind, Keyring};
+    use xylem_keys::{KeyKind, Keyring};
     use xylem_object::witness::{HistorySplit, StepError};
     use xylem_object::{Growing, Manifest, PublisherKey, naming, sign_manifest};
     use xylem_tree::{Geometry, Outboard, SegmentSize, consistency};

@@ -83,9 +83,8 @@ pub use xylem_folder::{
     RoleSchema, VersionPolicy,
 };
 pub use xylem_hash::Hash;
-pub use xylem_library::admission::Prove;
+pub use xylem_keys::KeyFileError;
 pub use xylem_library::follow::FollowOptions;
-pub use xylem_library::keys::KeyFileError;
 pub use xylem_library::publish::Recipients;
 pub use xylem_library::scrub::{ScrubOptions, ScrubSummary};
 pub use xylem_library::upkeep::close_to_others;
@@ -102,6 +101,7 @@ pub use xylem_node::{
 pub use xylem_object::listing::EntryKind;
 pub use xylem_object::ticket::Address;
 pub use xylem_object::{PublisherId, Ticket, TicketError};
+pub use xylem_peers::admission::Prove;
 #[cfg(feature = "tokio")]
 pub use xylem_reader::AsyncFile;
 pub use xylem_reader::{

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 use xylem_client::{Application, ClientError, ForwarderMessage, PacketOutbox};
-use xylem_library::keys::Issued;
+use xylem_keys::Issued;
 use xylem_mgmt::{ControlParameters, FaceUri, client as management};
 use xylem_ndncert::{CaEvent, CertificateAuthority, ChallengeKind};
 use xylem_node::wall_clock;

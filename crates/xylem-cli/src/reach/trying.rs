@@ -9,9 +9,9 @@ use serde::Serialize;
 use xylem_base::Stop;
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, RelayNotice, RelayUse};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
-use xylem_library::reachable::AddressChoice;
 use xylem_link::{Endpoint, StaticKey};
 use xylem_node::{PeerAddress, Relay, bind_links, news, offered, to_dial};
+use xylem_peers::reachable::AddressChoice;
 use xylem_reach::kind::{NatKind, ReachMonitor, ReachWay, Reachability, is_global};
 
 /// Time limit of each try.

@@ -17,7 +17,7 @@ use typed::Typed;
 use xylem_app::{Client, VerifyWith as Whom, parse_name};
 use xylem_client::{Driver, verify_with_chain};
 use xylem_hash::Hash;
-use xylem_library::keys::{KeyKind, Keyring, Trusted};
+use xylem_keys::{KeyKind, Keyring, Trusted};
 use xylem_ndncert::{
     CaProfile, CertificateRequest, ChallengeChoice, ChallengeKind, Derivation, ErrorCode, Lookup,
     ProfileTrust, Proof, RequestError, RequestState,

@@ -287,7 +287,7 @@ mod tests {
     use super::*;
     use std::net::SocketAddr;
     use std::time::Duration;
-    use xylem_library::reachable::{FaceAddress, WayTaken};
+    use xylem_peers::reachable::{FaceAddress, WayTaken};
 
     #[test]
     fn events_become_a_note() {

@@ -8,9 +8,9 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use xylem_library::reachable::{FaceAddress, endpoint, may_be_dialled};
 use xylem_link::{LinkEvent, LinkId, NatMapping, PathKind, ProbePace};
 use xylem_mgmt::FaceUri;
+use xylem_peers::reachable::{FaceAddress, endpoint, may_be_dialled};
 use xylem_sockets::{Oversize, Udp};
 
 use super::observed::mapping;

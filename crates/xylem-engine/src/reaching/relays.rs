@@ -9,8 +9,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_library::reachable::PeerAddress;
 use xylem_link::{BASE_DATAGRAM, PeerKey};
+use xylem_peers::reachable::PeerAddress;
 use xylem_reach::relay::{ConnectTarget, HEADER};
 use xylem_sockets::CarrierDial;
 

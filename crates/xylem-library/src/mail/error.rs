@@ -1,10 +1,9 @@
 //! [`MailStoreError`]: why mail was not stored, found or written.
 
 use xylem_base::{Blame, Failure, NoRandomness, advised, blame_of};
+use xylem_keys::KeyFileError;
 use xylem_mail::MailError;
 use xylem_store::StoreError;
-
-use crate::keys::KeyFileError;
 
 /// Why mail was not stored, found or written.
 #[derive(Debug, thiserror::Error)]

@@ -10,6 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xylem_base::{UnixTime, disk, hex, random};
+use xylem_keys::load_or_create;
 use xylem_link::StaticKey;
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{
@@ -24,7 +25,6 @@ use super::entries::Letter;
 use super::error::MailStoreError;
 use super::folder::{MailFiles, MailLock};
 use super::letters::PENDING;
-use crate::keys::load_or_create;
 
 /// Most sessions, ended ones included.
 const MAX_SESSIONS: usize = 4_096;

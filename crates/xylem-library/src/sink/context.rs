@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_link::LinkStats;
 use xylem_object::{Manifest, ObjectId};
+use xylem_peers::reachable::FaceAddress;
 use xylem_transfer::{PeerStats, Transfer};
 use xylem_tree::{Node, NodeValue, Recording, Segment, TreeVerifier, Verified};
 
@@ -14,7 +15,6 @@ use super::error::SaveError;
 use crate::event::LibraryEvent;
 use crate::held::Holdings;
 use crate::pieces::{PeerPicture, PieceMap, ProgressSnapshot};
-use crate::reachable::FaceAddress;
 
 /// Verified content is on disk after this long even if no more arrives: a kill during a stall costs almost nothing.
 pub(super) const FLUSH_EVERY: Duration = Duration::from_millis(100);

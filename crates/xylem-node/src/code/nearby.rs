@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xylem_discovery::Lan;
-use xylem_library::reachable::may_be_dialled;
+use xylem_peers::reachable::may_be_dialled;
 use xylem_reach::names::LanTag;
 
 use crate::discovery::on_link;

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
+use xylem_keys::KeyFileError;
 use xylem_link::{StaticKey, StreamId, StreamRead, purpose};
 use xylem_object::ticket::Address;
+use xylem_peers::reachable::Relay;
 use xylem_reach::code::{CodeEnd, CodeOffer, CodeOfferEvent, LIFETIME, SpokenCode, knock};
 
 use super::dht::{ListingReport, OfferMeeting};
@@ -13,8 +15,6 @@ use super::{CodeEvent, Offered, nearby};
 use crate::event::Event;
 use crate::meeting::CodeDht;
 use xylem_engine::{Engine, RelayNotice, StreamEvent};
-use xylem_library::keys::KeyFileError;
-use xylem_library::reachable::Relay;
 
 /// Error code that resets a stream with invalid frames.
 const NOT_UNDERSTOOD: u32 = 1;

@@ -9,6 +9,7 @@ use xylem_base::{Blame, Error, Failure, Stop};
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
+use xylem_peers::reachable::{FaceAddress, PeerAddress, Relay};
 use xylem_reach::code::{CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, SpokenCode, TakeError, knock};
 use xylem_reach::relay::ConnectTarget;
 
@@ -19,7 +20,6 @@ use crate::event::Event;
 use crate::meeting::CodeDht;
 use crate::reaching::{through, to_dial};
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, StreamEvent};
-use xylem_library::reachable::{FaceAddress, PeerAddress, Relay};
 
 /// Time for other peers to answer after one that has another code.
 const OTHER_PEERS_WAIT: Duration = Duration::from_secs(1);
@@ -130,7 +130,7 @@ impl Failure for TakeCodeError {
     }
 }
 
-crate::failure::of_library!(TakeCodeError: xylem_base::NoRandomness, xylem_library::keys::KeyFileError);
+crate::failure::of_library!(TakeCodeError: xylem_base::NoRandomness, xylem_keys::KeyFileError);
 
 /// Where to look for the peer that shows a code.
 #[derive(Clone, Debug)]

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xylem_discovery::Lan;
-use xylem_library::reachable::PeerAddress;
-use xylem_library::reachable::may_be_dialled;
 use xylem_object::Ticket;
 use xylem_object::ticket::Address;
+use xylem_peers::reachable::{PeerAddress, may_be_dialled};
 use xylem_reach::names::LanTag;
 
 use super::on_link;

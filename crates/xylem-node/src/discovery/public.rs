@@ -14,14 +14,13 @@ use xylem_discovery::{Dht, DhtEvent, DhtQuestion, is_local, keep_nodes, known_no
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_hash::Hash;
-use xylem_library::reachable::PeerAddress;
-use xylem_library::reachable::may_be_dialled;
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mgmt::Persistency;
 use xylem_object::find::{FindId, PublicAnswer};
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket, verify_manifest};
 use xylem_packet::{Data, InterestBuilder};
+use xylem_peers::reachable::{PeerAddress, may_be_dialled};
 use xylem_reach::names::{dht_key, dht_knock, item_salt};
 
 use super::DhtStart;

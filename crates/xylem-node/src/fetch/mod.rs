@@ -25,6 +25,7 @@ use xylem_link::{CongestionAlgorithm, Endpoint, StaticKey};
 use xylem_object::naming::ObjectId;
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::Name;
+use xylem_peers::reachable::{PeerAddress, PeerWay, Relay};
 use xylem_transfer::{PeerId, Transfer, TransferEvent, TransferSpec};
 
 use crate::dial::Dialler;
@@ -37,8 +38,6 @@ use xylem_engine::{Engine, EngineEvent, Program, dial_from};
 use xylem_library::PeerBytes;
 use xylem_library::follow::PointerWatch;
 use xylem_library::held::Holdings;
-use xylem_library::reachable::PeerWay;
-use xylem_library::reachable::{PeerAddress, Relay};
 use xylem_library::served::fetched_interest;
 use xylem_library::signed::SignedPublication;
 use xylem_library::sink::Tally;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use xylem_library::reachable::{FaceAddress, PeerAddress};
+use xylem_peers::reachable::{FaceAddress, PeerAddress};
 use xylem_sockets::IcmpProbe;
 
 /// When probes leave.

@@ -6,11 +6,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_library::follow::PointerWatch;
-use xylem_library::peers::{FindExchange, FindOutcome, NOT_THERE, PeerRefusals, REFUSES_PIECES};
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::naming::{ObjectId, PublicationRequest};
 use xylem_packet::{Data, Interest, NackReason, Name};
+use xylem_peers::reachable::FaceAddress;
+use xylem_peers::{FindExchange, FindOutcome, NOT_THERE, PeerRefusals, REFUSES_PIECES};
 use xylem_transfer::{FailReason, PathReport, Transfer, TransferEvent, TransferSpec};
 
 use super::waiting::UnansweredPeers;
@@ -21,7 +22,6 @@ use crate::peers::Swarm;
 use crate::reaching::announce_own_addresses;
 use crate::shaping;
 use xylem_engine::{Engine, EngineEvent, wall_clock};
-use xylem_library::reachable::FaceAddress;
 
 /// Divisor of the kernel's receive buffer: a third may fill with outstanding answers. The buffer's own bookkeeping and
 /// retransmissions need the rest.

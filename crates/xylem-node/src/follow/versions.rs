@@ -9,6 +9,7 @@ use xylem_base::{Blame, Error, Stop, UnixTime};
 use xylem_object::witness::SignedVersion;
 use xylem_object::{Manifest, ObjectId, PublisherId, Ticket, naming};
 use xylem_packet::Name;
+use xylem_peers::reachable::{PeerAddress, Relay};
 use xylem_transfer::{TransferEvent, TransferSpec};
 use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex, consistency};
 
@@ -17,7 +18,6 @@ use crate::fetch::{Fetch, FetchError, FetchNext};
 use crate::shaping::LinkOptions;
 use xylem_engine::wall_clock;
 use xylem_library::LibraryEvent;
-use xylem_library::reachable::{PeerAddress, Relay};
 use xylem_witness::{DialVersions, VersionSource};
 
 /// How to reach the peers of tickets. The fields have the meaning of those of [`crate::GetOptions`].

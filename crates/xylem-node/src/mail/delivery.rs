@@ -16,6 +16,7 @@ use xylem_link::{Endpoint, StaticKey, purpose};
 use xylem_mail::protocol::{DeliveryStatus, MailFrame};
 use xylem_mail::{EnvelopeId, Party};
 use xylem_mgmt::Persistency;
+use xylem_peers::reachable::{KEYLESS, PeerAddress, Relay};
 
 use super::error::InboxError;
 use super::framed_stream::FramedStream;
@@ -25,7 +26,6 @@ use xylem_engine::EngineError;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program, StreamEvent, dial_from};
 use xylem_library::mail::{MailEvent, MailRoute, MailStore, Parcel, ReachEffort, report};
-use xylem_library::reachable::{KEYLESS, PeerAddress, Relay};
 use xylem_reach::relay::ConnectTarget;
 
 /// Longest pause between two attempts.

@@ -13,6 +13,7 @@ use xylem_mail::{Card, EnvelopeId, MAX_NOTE, MailBody, MailContent};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayContact};
+use xylem_peers::reachable::{self, FaceAddress, PeerAddress, Relay};
 use xylem_reach::code::CodeEnd;
 
 use super::delivery::{self, DeliveryReach, while_delivering};
@@ -26,12 +27,10 @@ use crate::waking::wake_of;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, Program, advertised, bind_links};
 use xylem_engine::{now_ms, wall_clock};
-use xylem_library::keys;
 use xylem_library::mail::report::{cut, name_of_ticket};
 use xylem_library::mail::{
     MailEvent, MailRoute, MailStore, ReachEffort, Recipient, UnknownRecipient, find,
 };
-use xylem_library::reachable::{self, FaceAddress, PeerAddress, Relay};
 
 /// Time for last answers to leave after a code has ended.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
@@ -86,7 +85,7 @@ impl Failure for MailSendError {
     }
 }
 
-crate::failure::of_library!(MailSendError: xylem_base::NoRandomness, xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(MailSendError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_library::mail::MailStoreError);
 
 /// The content to send.
 #[derive(Clone, Debug)]
@@ -371,7 +370,7 @@ fn listen_with(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<CodeEnd>, InboxError> {
     let mail = MailStore::open(store)?;
-    let link = keys::load_or_create(&store.join("keys").join("link"))?;
+    let link = xylem_keys::load_or_create(&store.join("keys").join("link"))?;
     let config = xylem_link::LinkConfig { accept_open, ..Default::default() };
     let endpoint = Endpoint::new(config, StaticKey::from_bytes(link), xylem_base::random()?);
     let forwarder = Forwarder::new(

@@ -20,9 +20,12 @@ use std::time::Duration;
 
 use xylem_base::Stop;
 use xylem_forward::{FaceId, Forwarder, ForwarderSeed, ForwardingStrategy};
+use xylem_keys::certificate;
 use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_mgmt::{CommandTrust, FaceUri, Management, ManagementConfig, Persistency};
 use xylem_packet::{Component, Interest, Name};
+use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri, endpoint};
+use xylem_peers::{command_times, relay_clients};
 use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 
 use crate::event::Event;
@@ -34,13 +37,8 @@ use xylem_engine::now_ms;
 use xylem_engine::resolve;
 use xylem_engine::{Engine, EngineEvent, FaceLimits, Program};
 use xylem_engine::{EngineError, certificate as tls_certificate};
-use xylem_library::command_times;
 use xylem_library::disk_cache::DiskCache;
-use xylem_library::keys;
-use xylem_library::keys::certificate;
 use xylem_library::mail::MailStore;
-use xylem_library::reachable::{FaceAddress, PeerAddress, PeerUri, endpoint};
-use xylem_library::relay_clients;
 
 /// Forwards until `stop` is raised.
 ///
@@ -98,7 +96,7 @@ impl NodeSetup {
         let keys = config.store.join("keys");
         std::fs::create_dir_all(&keys)
             .map_err(|why| NodeError::Directory { path: keys.clone(), why })?;
-        let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
+        let link_key = StaticKey::from_bytes(xylem_keys::load_or_create(&keys.join("link"))?);
         let accept_open = config.accept_open;
         // Detects a restarted node within seconds, and dials it anew.
         let keep_alive = Some(Duration::from_secs(3));
@@ -377,7 +375,7 @@ fn management_settings(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ManagementConfig, NodeError> {
     let anchors = || -> Result<TrustStore, NodeError> {
-        let mut store = keys::anchors(&config.anchors, config.schema.as_deref())?;
+        let mut store = xylem_keys::anchors(&config.anchors, config.schema.as_deref())?;
         for path in &config.certificates {
             let wire = certificate(path)?;
             let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {

@@ -16,6 +16,9 @@ use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherId, ServeOutcome, Ticket};
 use xylem_packet::{Name, Packet};
+use xylem_peers::announcers::Announcers;
+use xylem_peers::port_of;
+use xylem_peers::reachable::{Relay, is_public};
 use xylem_reach::names::dht_knock;
 
 use super::linked_at;
@@ -24,12 +27,9 @@ use crate::reaching;
 use crate::waking::wake_of;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, FaceLimits, Program, RelayHandle, RelayUse, advertised};
-use xylem_library::announcers::Announcers;
 use xylem_library::held::Answers;
 use xylem_library::held::Holdings;
-use xylem_library::peers::port_of;
 use xylem_library::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
-use xylem_library::reachable::{Relay, is_public};
 use xylem_library::reads::Reads;
 
 /// Most incoming links; more are refused.
@@ -60,7 +60,7 @@ impl Failure for HostError {
     }
 }
 
-crate::failure::of_library!(HostError: xylem_base::NoRandomness, xylem_library::keys::KeyFileError);
+crate::failure::of_library!(HostError: xylem_base::NoRandomness, xylem_keys::KeyFileError);
 
 /// The content that [`SeedHost`] serves, and how.
 #[derive(Clone)]

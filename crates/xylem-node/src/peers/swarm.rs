@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_packet::Name;
+use xylem_peers::Finder;
+use xylem_peers::reachable::FaceAddress;
 
 use super::address_of;
 use super::host::{HostError, HostOffer, SeedHost};
@@ -12,8 +14,6 @@ use crate::event::Event;
 use xylem_engine::Engine;
 use xylem_library::PeerBytes;
 use xylem_library::held::Holdings;
-use xylem_library::peers::Finder;
-use xylem_library::reachable::FaceAddress;
 
 /// A fetch that is over sooner neither listens nor asks: no peer would gain from it.
 const SETTLING: Duration = Duration::from_millis(200);

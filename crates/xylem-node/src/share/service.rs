@@ -9,6 +9,7 @@ use mio::Waker;
 use xylem_base::Stop;
 use xylem_object::PublisherKey;
 use xylem_packet::Name;
+use xylem_peers::reachable::{FaceAddress, endpoint};
 
 use super::mesh::Mesh;
 use super::server::ShareServer;
@@ -21,7 +22,6 @@ use xylem_library::Selection;
 use xylem_library::mail::MailStore;
 use xylem_library::publications::{PublicationId, ServedContent};
 use xylem_library::publish::Recipients;
-use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_library::served::ServedCounts;
 use xylem_mgmt::FaceUri;
 

@@ -29,7 +29,7 @@ pub use error::{IssueRefusal, KeyFileError};
 pub use files::{KeyFile, NotAKeyFile, NotASigningKey, SignWith, VerifyWith, certificate, signer};
 pub use issued::Issued;
 pub use kind::{KeyKind, UnknownKeyKind};
-pub(crate) use limits::SECRET_LEN;
+pub use limits::SECRET_LEN;
 pub use passphrase::{NoPassphrase, Passphrase, ask_passphrases};
 pub use reading::{decryption_keys, recipient};
 pub use ring::{CertifiedKey, IssueTerms, KeyEntry, Keyring};

@@ -105,7 +105,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let keyring = Keyring::at(dir.path());
         let own = |who: &str| {
-            keyring.create(who, super::super::KeyKind::Ed25519, NOW).unwrap();
+            keyring.create(who, crate::KeyKind::Ed25519, NOW).unwrap();
             let certificate = Armor::bare(&keyring.certificate(who).unwrap());
             VerifyWith::Certificates(vec![written(dir.path(), &who[1..], &certificate)])
         };
