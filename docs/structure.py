@@ -47,7 +47,7 @@ RENAMES = {
     "crates/xylem-library/src/overlay.rs": "a medium that passes the call to the disk",
     "crates/xylem-library/src/reads/view.rs": "a medium that passes the call to the disk",
     "crates/xylem-folder/src/apply.rs": "must not replace a concurrent change",
-    "crates/xylem-library/src/mail/folder.rs": "flushes the folder of a file that is on the device",
+    "crates/xylem-mailbox/src/folder.rs": "flushes the folder of a file that is on the device",
     "crates/xylem-discovery/src/nodes.rs": "the DHT's nodes; their loss slows one start",
     "crates/xylem-cli/src/running.rs": "the note of a running process, of no use after it",
     "crates/xylem-cli/src/service/unit.rs": "units of systemd, which `service install` can write again",

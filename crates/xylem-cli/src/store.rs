@@ -10,11 +10,12 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_library::upkeep::{
-    CheckFinding, CheckOptions, FindingKind, PathState, Pinned, RecordOrigin, StoreEntry,
-    StoreTotals, UnfinishedEntry, UnfinishedKind, check_store, collect_store, list_store,
-    list_unfinished,
+    CheckFinding, CheckOptions, DamagedFiles, FindingKind, PathState, Pinned, RecordOrigin,
+    StoreEntry, StoreTotals, UnfinishedEntry, UnfinishedKind, check_store, collect_store,
+    list_store, list_unfinished,
 };
 use xylem_node::wall_clock;
+use xylem_store::StoreError;
 
 /// Lists the store, checks it, removes what nothing needs
 ///
@@ -165,12 +166,19 @@ fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), CommandFailure> {
     ))
 }
 
+/// Lists the damaged files of the mail in a store's directory.
+fn damaged_mail(store: &Path) -> Result<DamagedFiles, StoreError> {
+    let error = |e| StoreError::from_io("list", &store.join("mail"), None, e);
+    let found = xylem_mailbox::damaged(store).map_err(error)?;
+    Ok(found.into_iter().map(|mail| (mail.path, mail.what.to_owned())).collect())
+}
+
 fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     let mut findings = Vec::new();
     let checked = {
         let mut on_finding = |finding: CheckFinding| findings.push(finding);
-        check_store(&options, &stop, &mut on_finding, &mut |event| {
+        check_store(&options, &damaged_mail, &stop, &mut on_finding, &mut |event| {
             out.event(xylem_node::Event::Library(event))
         })
     };

@@ -53,6 +53,11 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-base",
         ],
     ),
+    ("xylem-cache", &["xylem-hash", "xylem-packet", "xylem-forward", "xylem-store", "xylem-base"]),
+    (
+        "xylem-mailbox",
+        &["xylem-object", "xylem-link", "xylem-mail", "xylem-store", "xylem-base", "xylem-keys"],
+    ),
     (
         "xylem-library",
         &[
@@ -223,7 +228,7 @@ const EDGE_ONLY: &[&str] = &[
 
 /// Crates that start threads for hashing, reading back and writing. These threads wait for a disk or a lock and read no
 /// clock. A folder's watcher waits between looks where the system reports no changes.
-const THREADS: &[&str] = &["xylem-base", "xylem-library", "xylem-folder"];
+const THREADS: &[&str] = &["xylem-base", "xylem-cache", "xylem-library", "xylem-folder"];
 
 /// Crates with sockets: the sockets themselves, which wait for nothing, the loop, which waits, and those of the DHT, on a
 /// thread of their own.

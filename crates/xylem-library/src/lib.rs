@@ -50,9 +50,6 @@ pub mod scrub;
 pub mod upkeep;
 pub mod verify;
 
-pub mod disk_cache;
-pub mod mail;
-
 pub use event::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason, Testimony};
 pub use exclude::{
     ExcludeError, Exclusion, LonePatternError, PatternError, RulesError, read_rule, read_rules,

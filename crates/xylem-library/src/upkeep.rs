@@ -22,7 +22,7 @@ use xylem_store::{
 
 use crate::record::RecordNote;
 
-pub use check::{CheckFinding, CheckOptions, CheckSummary, FindingKind, check_store};
+pub use check::{CheckFinding, CheckOptions, CheckSummary, DamagedFiles, FindingKind, check_store};
 pub use error::UpkeepError;
 pub use xylem_store::{RecordOrigin, UnfinishedKind};
 

@@ -72,7 +72,9 @@ impl Place {
         let options = CheckOptions { store: self.store.clone(), repair_tree };
         let mut found = Vec::new();
         let stop = Stop::new();
-        let done = check_store(&options, &stop, &mut |f| found.push(f), &mut |_| {}).unwrap();
+        let done =
+            check_store(&options, &|_| Ok(Vec::new()), &stop, &mut |f| found.push(f), &mut |_| {})
+                .unwrap();
         (done, found)
     }
 

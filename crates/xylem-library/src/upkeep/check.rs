@@ -19,7 +19,6 @@ use super::{PathState, open, open_writable, standing};
 use crate::event::LibraryEvent;
 use crate::follow;
 use crate::listed::{ListedError, ListedFiles};
-use crate::mail::{self, DamagedMail};
 use crate::publish::{rebuild, sums};
 use crate::record::{self, RecordNote};
 use crate::signed;
@@ -87,13 +86,17 @@ pub struct CheckSummary {
     pub repaired: u64,
 }
 
+/// Damaged files of a store, each with a description in words.
+pub type DamagedFiles = Vec<(PathBuf, String)>;
+
 /// Checks every record, tree, listing and manifest of a store, and their references. Users' files are read only for
-/// repairs.
+/// repairs. `others` lists the damaged ones of the files that other crates keep in the store's directory, such as mail.
 ///
 /// # Errors
 /// See [`UpkeepError`]. Damage is no error.
 pub fn check_store(
     options: &CheckOptions,
+    others: &dyn Fn(&Path) -> Result<DamagedFiles, StoreError>,
     stop: &Stop,
     on_finding: &mut dyn FnMut(CheckFinding),
     on_event: &mut dyn FnMut(LibraryEvent),
@@ -115,8 +118,8 @@ pub fn check_store(
         check.repair(on_event)?;
     }
     check.report();
-    check.mail(dir)?;
-    check.growing()?;
+    check.report_damaged(others(dir)?);
+    check.report_damaged(follow::damaged(&store)?);
     for (path, size) in store.leftovers()? {
         let what = format!("{size} bytes of an interrupted run; `xylem store gc` removes old ones");
         check.report_one(FindingKind::Leftover, path, what);
@@ -181,21 +184,11 @@ impl StoreCheck<'_> {
         Ok(())
     }
 
-    fn mail(&mut self, dir: &Path) -> Result<(), UpkeepError> {
-        let error = |e| StoreError::from_io("list", &dir.join("mail"), None, e);
-        for DamagedMail { path, what } in mail::damaged(dir).map_err(error)? {
-            self.summary.bad += 1;
-            self.report_one(FindingKind::Damaged, path, what.to_owned());
-        }
-        Ok(())
-    }
-
-    fn growing(&mut self) -> Result<(), UpkeepError> {
-        for (path, what) in follow::damaged(self.store)? {
+    fn report_damaged(&mut self, files: DamagedFiles) {
+        for (path, what) in files {
             self.summary.bad += 1;
             self.report_one(FindingKind::Damaged, path, what);
         }
-        Ok(())
     }
 
     fn records(&mut self, remove: bool) -> Result<(), UpkeepError> {

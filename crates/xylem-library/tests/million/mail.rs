@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use xylem_faults::FaultMedium;
-use xylem_library::mail::{EnvelopeOutcome, MailRoute, MailStore};
 use xylem_link::StaticKey;
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{MailBody, MailContent, MailIdentity};
+use xylem_mailbox::{EnvelopeOutcome, MailRoute, MailStore};
 use xylem_object::PublisherKey;
 use xylem_sim::Rng;
 

@@ -15,6 +15,7 @@ use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, purpose};
 use xylem_mail::protocol::{DeliveryStatus, MailFrame};
 use xylem_mail::{EnvelopeId, Party};
+use xylem_mailbox::{MailEvent, MailRoute, MailStore, Parcel, ReachEffort, report};
 use xylem_mgmt::Persistency;
 use xylem_peers::reachable::{KEYLESS, PeerAddress, Relay};
 
@@ -25,7 +26,6 @@ use crate::reaching;
 use xylem_engine::EngineError;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program, StreamEvent, dial_from};
-use xylem_library::mail::{MailEvent, MailRoute, MailStore, Parcel, ReachEffort, report};
 use xylem_reach::relay::ConnectTarget;
 
 /// Longest pause between two attempts.

@@ -32,4 +32,4 @@ impl Failure for InboxError {
     }
 }
 
-crate::failure::of_library!(InboxError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(InboxError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError);

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use xylem_base::Stop;
 use xylem_link::StaticKey;
 use xylem_mail::{Card, MailBody, MailContent};
+use xylem_mailbox::report::{message, stored};
+use xylem_mailbox::{MailMessage, MailStore, Person, ReachEffort};
 use xylem_object::PublisherId;
 use xylem_peers::reachable::{PeerAddress, Relay};
 
@@ -14,8 +16,6 @@ use super::error::InboxError;
 use crate::event::Event;
 use crate::look_up::resolved;
 use xylem_engine::{advertised, now_ms, wall_clock};
-use xylem_library::mail::report::{message, stored};
-use xylem_library::mail::{MailMessage, MailStore, Person, ReachEffort};
 
 /// Received messages, and names of people.
 pub struct Inbox {

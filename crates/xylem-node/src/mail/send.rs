@@ -10,6 +10,10 @@ use xylem_base::{Blame, Error, Failure, Stop};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Card, EnvelopeId, MAX_NOTE, MailBody, MailContent};
+use xylem_mailbox::report::{cut, name_of_ticket};
+use xylem_mailbox::{
+    MailEvent, MailRoute, MailStore, ReachEffort, Recipient, UnknownRecipient, find,
+};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayContact};
@@ -27,10 +31,6 @@ use crate::waking::wake_of;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, Program, advertised, bind_links};
 use xylem_engine::{now_ms, wall_clock};
-use xylem_library::mail::report::{cut, name_of_ticket};
-use xylem_library::mail::{
-    MailEvent, MailRoute, MailStore, ReachEffort, Recipient, UnknownRecipient, find,
-};
 
 /// Time for last answers to leave after a code has ended.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
@@ -85,7 +85,7 @@ impl Failure for MailSendError {
     }
 }
 
-crate::failure::of_library!(MailSendError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(MailSendError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError);
 
 /// The content to send.
 #[derive(Clone, Debug)]

@@ -120,4 +120,4 @@ impl Failure for NodeError {
     }
 }
 
-crate::failure::of_library!(NodeError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(NodeError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError);

@@ -19,9 +19,11 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use xylem_base::Stop;
+use xylem_cache::DiskCache;
 use xylem_forward::{FaceId, Forwarder, ForwarderSeed, ForwardingStrategy};
 use xylem_keys::certificate;
 use xylem_link::{Endpoint, Level, StaticKey};
+use xylem_mailbox::MailStore;
 use xylem_mgmt::{CommandTrust, FaceUri, Management, ManagementConfig, Persistency};
 use xylem_packet::{Component, Interest, Name};
 use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri, endpoint};
@@ -37,8 +39,6 @@ use xylem_engine::now_ms;
 use xylem_engine::resolve;
 use xylem_engine::{Engine, EngineEvent, FaceLimits, Program};
 use xylem_engine::{EngineError, certificate as tls_certificate};
-use xylem_library::disk_cache::DiskCache;
-use xylem_library::mail::MailStore;
 
 /// Forwards until `stop` is raised.
 ///

@@ -14,6 +14,7 @@ use xylem_base::{Blame, Error, Failure, Stop, disk};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_keys::{CertifiedKey, Keyring};
 use xylem_link::{Endpoint, MAX_KNOCKS, StaticKey};
+use xylem_mailbox::MailStore;
 use xylem_object::find::{self, VOUCH_LEN, Vouch};
 use xylem_object::ticket::{Address, RelayContact};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
@@ -36,7 +37,6 @@ use xylem_engine::wall_clock;
 use xylem_engine::{Engine, FaceLimits, bind_carriers, bind_links, bind_plain, bind_sites};
 use xylem_engine::{EngineError, certificate};
 use xylem_library::follow::FollowOptions;
-use xylem_library::mail::MailStore;
 use xylem_library::publications::ServedContent;
 use xylem_library::publish::{Recipients, Sealing};
 use xylem_library::record;
@@ -86,7 +86,7 @@ impl Failure for ShareError {
     }
 }
 
-crate::failure::of_library!(ShareError: xylem_witness::CosigningError, xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
+crate::failure::of_library!(ShareError: xylem_witness::CosigningError, xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
 
 /// How to publish files and directories. The default publishes nothing and has no store: the caller sets `paths` and
 /// `store`. The other defaults suit most uses: this machine's own addresses, and no announcement.

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 
 use mio::Waker;
 use xylem_base::Stop;
+use xylem_mailbox::MailStore;
 use xylem_object::PublisherKey;
 use xylem_packet::Name;
 use xylem_peers::reachable::{FaceAddress, endpoint};
@@ -19,7 +20,6 @@ use crate::mail::while_delivering;
 use xylem_engine::Engine;
 use xylem_folder::{AdoptedState, MeshNews, MeshStart, Roles};
 use xylem_library::Selection;
-use xylem_library::mail::MailStore;
 use xylem_library::publications::{PublicationId, ServedContent};
 use xylem_library::publish::Recipients;
 use xylem_library::served::ServedCounts;

@@ -6,9 +6,9 @@ use xylem_base::{Blame, Failure};
 use xylem_faults::{DiskFault, FaultMedium};
 
 use super::*;
-use crate::mail::entries::{MailRoute, Parcel};
-use crate::mail::event::MailEvent;
-use crate::mail::letters::{MAX_STRANGERS_LETTERS, letter_file};
+use crate::entries::{MailRoute, Parcel};
+use crate::event::MailEvent;
+use crate::letters::{MAX_STRANGERS_LETTERS, letter_file};
 
 const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
 
