@@ -10,10 +10,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use xylem_base::{Blame, Error, Stop, disk};
+use xylem_files::{Existing, Output};
 use xylem_hash::Hasher;
 use xylem_object::Ticket;
 use xylem_packet::{Data, Name};
 use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri};
+use xylem_sink::{Destination, file_name_of};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
 use crate::validator::Validator;
@@ -22,8 +24,6 @@ use xylem_client::{
     CheckError, ClientError, Discovered, Discovery, Driver, Expected, SegmentFetch,
     SegmentReceiver, published_manifest, ticket_for,
 };
-use xylem_library::sink::{Destination, file_name_of};
-use xylem_library::{Existing, Output};
 
 /// Bytes buffered before they are written.
 const BUFFER: usize = 256 * 1024;

@@ -12,7 +12,7 @@ use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
 use xylem_app::{KeyFile, VerifyWith};
 use xylem_base::{Blame, Error, Stop};
 use xylem_client::Metadata;
-use xylem_library::{Existing, Output};
+use xylem_files::{Existing, Output};
 use xylem_packet::tlv::types;
 use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef, frame_len};
 use xylem_peers::reachable::PeerUri;

@@ -12,7 +12,7 @@ use crate::values::output;
 use clap::Args;
 use std::path::PathBuf;
 use xylem_base::Stop;
-use xylem_library::{Existing, Output, SaveOptions};
+use xylem_files::{Existing, Output, SaveOptions};
 use xylem_node::GetOptions;
 use xylem_object::Ticket;
 

@@ -12,8 +12,8 @@ use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::time::Duration;
 use xylem_base::Stop;
+use xylem_files::LibraryEvent;
 use xylem_hash::Hash;
-use xylem_library::LibraryEvent;
 use xylem_node::code::CodeDht;
 use xylem_node::{AnnounceOptions, DhtStart, Event, PublicOptions, PublicTarget, find_public};
 

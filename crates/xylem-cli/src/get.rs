@@ -25,7 +25,7 @@ use xylem_app::VerifyWith;
 use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
 use xylem_base::{Blame, Error, Stop};
 use xylem_bucket::is_in_bucket;
-use xylem_library::{Existing, FetchMode, Output, SaveOptions, SpaceCheck, read_rule};
+use xylem_files::{Existing, FetchMode, Output, SaveOptions, SpaceCheck, read_rule};
 use xylem_node::{Event, GetOptions, LinkOptions, ServeOptions, VersionDialer};
 use xylem_witness::{DialVersions, VersionSource, witnessed};
 

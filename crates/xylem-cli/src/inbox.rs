@@ -20,7 +20,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 use xylem_base::Stop;
-use xylem_library::LibraryEvent;
+use xylem_files::LibraryEvent;
 use xylem_node::code::CodeEnd;
 use xylem_node::mail::{
     Inbox, MailEvent, MailMessage, MessageContent, Person, ReachEffort, ShowCard, listen, show_card,

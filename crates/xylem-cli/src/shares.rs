@@ -9,7 +9,7 @@ use crate::service::{self, control};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use xylem_library::registry::{Registered, Registry};
+use xylem_publish::registry::{Registered, Registry};
 
 /// Lists what the background node shares, and how much of it was served
 ///

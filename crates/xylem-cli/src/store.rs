@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::upkeep::{
+use xylem_check::upkeep::{
     CheckFinding, CheckOptions, DamagedFiles, FindingKind, PathState, Pinned, RecordOrigin,
     StoreEntry, StoreTotals, UnfinishedEntry, UnfinishedKind, check_store, collect_store,
     list_store, list_unfinished,
@@ -292,7 +292,7 @@ fn fetches(number: u64) -> String {
 }
 
 fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, CommandFailure> {
-    let pinned = xylem_library::upkeep::pin(dir, what, keep)?;
+    let pinned = xylem_check::upkeep::pin(dir, what, keep)?;
     let (path, root) = match &pinned {
         Pinned::Path(path) => (Some(path.to_string_lossy().into_owned()), None),
         Pinned::Root(root, _) => (None, Some(root.to_string())),
@@ -345,7 +345,7 @@ struct PinnedRow<'a> {
 mod row_tests {
     use super::*;
     use crate::output::assert_documented;
-    use xylem_library::upkeep::CheckSummary;
+    use xylem_check::upkeep::CheckSummary;
 
     #[test]
     fn rows_are_documented() {

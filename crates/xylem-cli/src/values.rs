@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use xylem_library::Output;
+use xylem_files::Output;
 use xylem_node::code::looks_like_code;
 use xylem_node::{Carrier, PeerAddress, PeerUri, PeerUriError, look_up_place};
 use xylem_object::ticket::MAX_TEXT;

@@ -59,23 +59,61 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &["xylem-object", "xylem-link", "xylem-mail", "xylem-store", "xylem-base", "xylem-keys"],
     ),
     (
-        "xylem-library",
+        "xylem-files",
         &[
             "xylem-hash",
             "xylem-tree",
             "xylem-packet",
-            "xylem-trust",
+            "xylem-object",
+            "xylem-mail",
+            "xylem-store",
+            "xylem-base",
+            "xylem-keys",
+        ],
+    ),
+    (
+        "xylem-publish",
+        &[
+            "xylem-hash",
+            "xylem-tree",
+            "xylem-packet",
             "xylem-object",
             "xylem-forward",
-            "xylem-mgmt",
             "xylem-link",
-            "xylem-reach",
+            "xylem-mail",
+            "xylem-store",
+            "xylem-base",
+            "xylem-files",
+        ],
+    ),
+    (
+        "xylem-sink",
+        &[
+            "xylem-hash",
+            "xylem-tree",
+            "xylem-packet",
+            "xylem-object",
+            "xylem-link",
             "xylem-mail",
             "xylem-store",
             "xylem-transfer",
             "xylem-base",
             "xylem-keys",
             "xylem-peers",
+            "xylem-files",
+        ],
+    ),
+    (
+        "xylem-check",
+        &[
+            "xylem-hash",
+            "xylem-tree",
+            "xylem-object",
+            "xylem-store",
+            "xylem-transfer",
+            "xylem-base",
+            "xylem-files",
+            "xylem-publish",
         ],
     ),
     (
@@ -89,7 +127,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-store",
             "xylem-base",
             "xylem-keys",
-            "xylem-library",
+            "xylem-files",
+            "xylem-publish",
         ],
     ),
     (
@@ -104,7 +143,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-store",
             "xylem-base",
             "xylem-keys",
-            "xylem-library",
+            "xylem-files",
+            "xylem-publish",
         ],
     ),
     (
@@ -151,7 +191,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-base",
             "xylem-keys",
             "xylem-peers",
-            "xylem-library",
+            "xylem-files",
+            "xylem-sink",
             "xylem-client",
             "xylem-sockets",
             "xylem-engine",
@@ -168,7 +209,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-base",
             "xylem-keys",
             "xylem-peers",
-            "xylem-library",
+            "xylem-files",
+            "xylem-publish",
+            "xylem-sink",
             "xylem-folder",
             "xylem-node",
         ],
@@ -184,7 +227,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-transfer",
             "xylem-base",
             "xylem-peers",
-            "xylem-library",
+            "xylem-files",
             "xylem-node",
         ],
     ),
@@ -197,7 +240,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-base",
             "xylem-keys",
             "xylem-peers",
-            "xylem-library",
+            "xylem-files",
+            "xylem-publish",
+            "xylem-sink",
+            "xylem-check",
             "xylem-folder",
             "xylem-node",
             "xylem-sync",
@@ -227,8 +273,10 @@ const EDGE_ONLY: &[&str] = &[
 ];
 
 /// Crates that start threads for hashing, reading back and writing. These threads wait for a disk or a lock and read no
-/// clock. A folder's watcher waits between looks where the system reports no changes.
-const THREADS: &[&str] = &["xylem-base", "xylem-cache", "xylem-library", "xylem-folder"];
+/// clock. A folder's watcher waits between looks where the system reports no changes, and mail on disk between tries for
+/// the lock of another process.
+const THREADS: &[&str] =
+    &["xylem-base", "xylem-mailbox", "xylem-files", "xylem-sink", "xylem-folder"];
 
 /// Crates with sockets: the sockets themselves, which wait for nothing, the loop, which waits, and those of the DHT, on a
 /// thread of their own.

@@ -11,7 +11,7 @@ use crate::common::{
     Share, assert_exit, file, finish, get, get_json, noise, stderr, sum, text, until, xylem,
 };
 use xylem_base::{UnixTime, disk};
-use xylem_library::{Existing, Output, SaveOptions, record, signed};
+use xylem_files::{Existing, Output, SaveOptions, record, signed};
 use xylem_object::{PublisherKey, Ticket, naming, sign_manifest};
 use xylem_store::Store;
 

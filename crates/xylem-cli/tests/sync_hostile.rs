@@ -9,12 +9,12 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 use xylem_base::Stop;
+use xylem_files::walk::Selection;
 use xylem_folder::{
     Index, IndexItem, Invitation, ItemKind, LogEntry, MemberLog, MemberStatement, Past, Roles,
     SyncGroup, Vector,
 };
 use xylem_hash::Hash;
-use xylem_library::Selection;
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, OneShare, Prove, ServiceHandle,

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use xylem_base::{Blame, Failure, NoRandomness};
+use xylem_files::ours::OWN;
 use xylem_keys::KeyFileError;
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_store::{Clobber, create_dirs, write_atomically};
@@ -20,7 +21,6 @@ use super::own_files::{OwnFile, OwnFiles, ROLES};
 use super::roles::{MemberRole, Roles};
 use super::statement::{Invitation, MemberStatement, SyncGroup};
 use super::versions::VersionPolicy;
-use xylem_library::OWN;
 
 const KEY: &str = "key";
 pub(super) const GROUP: &str = "group";

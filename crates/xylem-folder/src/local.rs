@@ -9,6 +9,8 @@ use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use xylem_base::os_path;
+use xylem_files::ListedFiles;
+use xylem_files::ours::OWN;
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{DiskAttributes, ObjectPart, Store, StoreError};
@@ -27,8 +29,6 @@ use super::rules::{FolderRules, RulesNews};
 use super::stored::{Entries, IndexSource, IndexWriter, StoredIndex, newest};
 use super::trash::Trash;
 use super::vector::MemberId;
-use xylem_library::ListedFiles;
-use xylem_library::OWN;
 
 /// File of the member's own index, in the state directory.
 const INDEX: &str = "index";
@@ -135,7 +135,7 @@ impl LastScan {
         let untouched = files.filter(|path| !self.touched.contains(*path));
         let wanted: BTreeSet<&[u8]> = untouched.map(Vec::as_slice).collect();
         if let (false, Ok(store)) = (wanted.is_empty(), Store::open(xylem_base::disk(), store)) {
-            self.plan = xylem_library::publish::recorded_looks(&store, folder, root, &wanted);
+            self.plan = xylem_publish::recorded_looks(&store, folder, root, &wanted);
         }
     }
 

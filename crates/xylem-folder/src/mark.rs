@@ -6,11 +6,12 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xylem_base::{os_bytes, os_path};
+use xylem_files::ours::OWN;
+
 use super::error::at;
 use super::home::{GROUP, HomeError};
 use super::own_files::OwnFiles;
-use xylem_base::{os_bytes, os_path};
-use xylem_library::OWN;
 
 /// File in the folder's [own directory](OWN) that names the state directory.
 pub(super) const MARK: &str = "home";

@@ -39,7 +39,7 @@ pub fn look(
 /// in `store` or from peers. It is proven before the first entry is passed on.
 ///
 /// # Errors
-/// Those of [`xylem_library::verify::list`].
+/// Those of [`xylem_check::verify::list`].
 pub fn list(
     store: &Path,
     ticket: &Ticket,
@@ -51,5 +51,5 @@ pub fn list(
     let store = Store::open(disk(), store)?;
     let on_event = RefCell::new(on_event);
     let mut peers = RemotePeers::new(asked, None, &on_event);
-    Ok(xylem_library::verify::list(&store, ticket, &mut peers, stop, each)?)
+    Ok(xylem_check::verify::list(&store, ticket, &mut peers, stop, each)?)
 }

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use crate::shaping::LinkOptions;
 use xylem_base::{Blame, Failure, Stop};
-use xylem_library::{Keep, Remote, Wanted};
+use xylem_check::{Keep, Remote, Wanted};
 use xylem_object::Ticket;
 use xylem_peers::reachable::PeerAddress;
 use xylem_tree::Geometry;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xylem_base::{Error, Stop, disk};
-use xylem_library::scrub::{ScrubOptions, ScrubSummary, Throttle};
+use xylem_check::scrub::{ScrubOptions, ScrubSummary, Throttle};
 use xylem_link::StaticKey;
 use xylem_peers::reachable::PeerAddress;
 use xylem_store::Store;
@@ -31,7 +31,7 @@ pub struct RepairOptions {
 /// Reads the files again that `options` select from the store in `directory`. Repairs damage if `options` ask for it.
 ///
 /// # Errors
-/// As [`xylem_library::scrub::scrub`].
+/// As [`xylem_check::scrub::scrub`].
 pub fn scrub(
     directory: &Path,
     options: &ScrubOptions,
@@ -48,7 +48,7 @@ pub fn scrub(
     let limit = repair.limit_rate.filter(|limit| *limit > 0);
     let limit = limit.map(|bytes| ReadRate { bytes, started: Instant::now() });
     let throttle = limit.as_ref().map(|limit| limit as &dyn Throttle);
-    Ok(xylem_library::scrub::scrub(&store, options, &mut peers, throttle, stop, &mut report)?)
+    Ok(xylem_check::scrub::scrub(&store, options, &mut peers, throttle, stop, &mut report)?)
 }
 
 /// A limit on bytes read a second.

@@ -10,8 +10,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xylem_base::Stop;
+use xylem_files::walk::Selection;
 use xylem_folder::{MemberLog, MemberStatement, Past, Roles, SyncGroup};
-use xylem_library::Selection;
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareOptions,

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use xylem_base::{Blame, Error, Failure, advised, blame_of};
-use xylem_library::ListedError;
+use xylem_files::ListedError;
 use xylem_node::FetchError;
 use xylem_object::ManifestError;
 use xylem_store::StoreError;

@@ -7,9 +7,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use xylem_base::{Stop, disk, os_path};
+use xylem_files::signed::SignedPublication;
+use xylem_files::{Listed, ListedFiles};
 use xylem_hash::Hash;
-use xylem_library::signed::SignedPublication;
-use xylem_library::{Listed, ListedFiles};
 use xylem_node::code::CodeDht;
 use xylem_node::{Event, LinkOptions};
 use xylem_object::listing::{Entry, EntryKind};

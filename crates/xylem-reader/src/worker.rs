@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use xylem_base::{Blame, Failure, Stop};
-use xylem_library::signed::{self, SignedPublication};
+use xylem_files::signed::{self, SignedPublication};
 use xylem_node::{Event, Fetch, FetchError, FetchNext, FetchView, newest};
 use xylem_object::ObjectId;
 use xylem_store::{Store, StoreError};

@@ -13,8 +13,8 @@ use std::thread::{self, JoinHandle};
 
 use serde::{Deserialize, Serialize};
 use xylem_base::{disk, os_path};
+use xylem_files::Only;
 use xylem_folder::{HomeError, MemberStatement, ObstacleKind, Obstacles, SyncHome};
-use xylem_library::Only;
 use xylem_node::{at_changes, wall_clock};
 use xylem_store::{Clobber, write_atomically};
 

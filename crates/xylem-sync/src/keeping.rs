@@ -8,12 +8,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use xylem_base::{Stop, canonical};
+use xylem_files::walk::Selection;
 use xylem_folder::{
     FolderWatcher, HomeError, Invitation, LastRun, OWN, RoleSchema, SyncFolder, SyncHome,
     VersionPolicy, Watched, present,
 };
 use xylem_keys::Keyring;
-use xylem_library::Selection;
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use xylem_base::{Error, disk};
+use xylem_files::signed;
 use xylem_object::witness::{Evidence, HistorySplit, SignedVersion};
 use xylem_object::{PublicationKind, Ticket};
 use xylem_store::Store;
@@ -15,7 +16,6 @@ use super::ask::{Witnessed, witnessed};
 use super::demand::CosignatureDemand;
 use super::record::keep_evidence;
 use super::versions::{DialVersions, VersionSource};
-use xylem_library::signed;
 
 /// Time to fetch the older file's manifest for evidence, if that file is not a prefix.
 const ASK_OLDER: Duration = Duration::from_secs(5);

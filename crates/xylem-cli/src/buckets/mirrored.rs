@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xylem_bucket::{BucketError, BucketPlace, Buckets, ListedObject, PARTS};
 use xylem_engine::wall_clock;
+use xylem_files::signed::{self, SignedPublication};
+use xylem_files::{Existing, LibraryEvent, ListedFiles, Output, SaveOptions, record};
 use xylem_hash::Hash;
-use xylem_library::adopt::{adopt, part_name};
-use xylem_library::signed::{self, SignedPublication};
-use xylem_library::{Existing, LibraryEvent, ListedFiles, Output, SaveOptions, record};
 use xylem_node::Event;
 use xylem_object::listing::Entry;
 use xylem_object::ticket::{MAX_LIST, MAX_VERSIONS, MirrorVersions};
 use xylem_object::{PublicationKind, Ticket, naming};
 use xylem_packet::MAX_PACKET;
+use xylem_publish::adopt::{adopt, part_name};
 use xylem_store::{ObjectPart, Store};
 
 /// A version in a bucket.

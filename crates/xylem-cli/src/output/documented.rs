@@ -5,8 +5,9 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::Testimony;
-use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
+use xylem_files::{
+    CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason, Testimony,
+};
 use xylem_node::code::{CodeEnd, CodeEvent, Offered};
 use xylem_node::mail::{MailEvent, MailMessage, MessageContent};
 use xylem_node::{

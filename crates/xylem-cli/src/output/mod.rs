@@ -36,7 +36,7 @@ use std::time::Instant;
 use text::{bytes, clean, clean_json, count, duration, path_for_sums};
 use tracing::Level;
 use xylem_base::Stop;
-use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
+use xylem_files::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, MailMessage, MessageContent};
 use xylem_node::{Event, FetchReport, GetterReport, GetterState, ReachStatus, ReachWay};
 use xylem_peers::reachable::LeftOut;

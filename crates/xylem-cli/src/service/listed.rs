@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use xylem_base::disk;
-use xylem_library::registry::{Registry, path_text};
+use xylem_publish::registry::{Registry, path_text};
 use xylem_store::{Clobber, write_atomically};
 
 const FILE: &str = "folders.json";

@@ -6,9 +6,9 @@ use crate::exit::{CommandFailure, Exit};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use xylem_library::registry::{Registered, ShareTerms, path_text};
 use xylem_node::Event;
 use xylem_object::Ticket;
+use xylem_publish::registry::{Registered, ShareTerms, path_text};
 
 /// Longest request in bytes.
 pub(crate) const MAX_REQUEST: u64 = 512 * 1024;

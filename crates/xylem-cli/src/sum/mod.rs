@@ -22,8 +22,8 @@ mod region;
 mod sync;
 
 use xylem_base::{canonical, disk};
-use xylem_library::publish::root_of;
 use xylem_node::Event;
+use xylem_publish::root_of;
 
 use self::print::SumRow;
 use crate::exit::{CommandFailure, Exit};

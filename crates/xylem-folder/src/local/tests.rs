@@ -5,10 +5,10 @@ use crate::stored::IndexSource;
 use std::cmp::Ordering;
 use std::time::Duration;
 use xylem_base::{Stop, UnixTime};
-use xylem_library::Selection;
-use xylem_library::publish::publish;
-use xylem_library::{LibraryEvent, SkipReason};
+use xylem_files::walk::Selection;
+use xylem_files::{LibraryEvent, SkipReason};
 use xylem_packet::{Component, Name};
+use xylem_publish::publish;
 
 const ME: [u8; 8] = [1; 8];
 

@@ -13,8 +13,8 @@ use xylem_discovery::{
     SignedItem, default_gateway, keep_nodes, known_nodes,
 };
 use xylem_hash::Hash;
-use xylem_library::publications::{PublicationId, ServedContent};
 use xylem_object::{PublisherId, PublisherKey, naming};
+use xylem_publish::publications::{PublicationId, ServedContent};
 use xylem_reach::names::{LanTag, NewestRoot, TAG_LIFE, dht_key, item_salt};
 
 use super::{AnnounceOptions, label};

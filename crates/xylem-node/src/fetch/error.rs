@@ -152,4 +152,4 @@ impl Failure for FetchError {
     }
 }
 
-crate::failure::of_library!(FetchError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_library::sink::SaveError);
+crate::failure::of_library!(FetchError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_sink::SaveError);

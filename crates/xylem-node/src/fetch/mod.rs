@@ -20,12 +20,17 @@ use crate::shaping::LinkOptions;
 use bytes::Bytes;
 use mio::Waker;
 use xylem_base::{Blame, Error, Stop};
+use xylem_files::held::Holdings;
+use xylem_files::signed::SignedPublication;
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{CongestionAlgorithm, Endpoint, StaticKey};
 use xylem_object::naming::ObjectId;
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::Name;
 use xylem_peers::reachable::{PeerAddress, PeerWay, Relay};
+use xylem_publish::served::fetched_interest;
+use xylem_sink::follow::PointerWatch;
+use xylem_sink::{PeerBytes, Tally};
 use xylem_transfer::{PeerId, Transfer, TransferEvent, TransferSpec};
 
 use crate::dial::Dialler;
@@ -35,12 +40,6 @@ use crate::peers::{HostOffer, Swarm};
 use leaving::LinkHold;
 use work::FetchState;
 use xylem_engine::{Engine, EngineEvent, Program, dial_from};
-use xylem_library::PeerBytes;
-use xylem_library::follow::PointerWatch;
-use xylem_library::held::Holdings;
-use xylem_library::served::fetched_interest;
-use xylem_library::signed::SignedPublication;
-use xylem_library::sink::Tally;
 
 /// Least time between progress reports.
 const TICK: Duration = Duration::from_millis(100);

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::FaceId;
-use xylem_library::follow::PointerWatch;
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::naming::{ObjectId, PublicationRequest};
 use xylem_packet::{Data, Interest, NackReason, Name};
 use xylem_peers::reachable::FaceAddress;
 use xylem_peers::{FindExchange, FindOutcome, NOT_THERE, PeerRefusals, REFUSES_PIECES};
+use xylem_sink::follow::PointerWatch;
 use xylem_transfer::{FailReason, PathReport, Transfer, TransferEvent, TransferSpec};
 
 use super::waiting::UnansweredPeers;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_base::{Blame, Error, Stop, UnixTime};
+use xylem_files::LibraryEvent;
 use xylem_object::witness::SignedVersion;
 use xylem_object::{Manifest, ObjectId, PublisherId, Ticket, naming};
 use xylem_packet::Name;
@@ -17,7 +18,6 @@ use crate::event::Event;
 use crate::fetch::{Fetch, FetchError, FetchNext};
 use crate::shaping::LinkOptions;
 use xylem_engine::wall_clock;
-use xylem_library::LibraryEvent;
 use xylem_witness::{DialVersions, VersionSource};
 
 /// How to reach the peers of tickets. The fields have the meaning of those of [`crate::GetOptions`].

@@ -4,15 +4,16 @@
 use std::time::Instant;
 
 use xylem_base::{Stop, canonical};
+use xylem_files::{Existing, FetchMode, LibraryEvent, Output, SaveOptions};
 use xylem_object::Manifest;
+use xylem_publish::root_of;
+use xylem_sink::GetSummary;
+use xylem_sink::sealed::{ALL_BUT_THE_LIST, UnsealError, UnsealedList, ciphertext_at};
 use xylem_store::Store;
 
 use super::{GetError, GetOptions, fetch_ticket, found, seed, taken};
 use crate::event::{Event, from_library};
 use crate::fetch::Fetch;
-use xylem_library::publish::root_of;
-use xylem_library::sealed::{ALL_BUT_THE_LIST, UnsealError, UnsealedList, ciphertext_at};
-use xylem_library::{Existing, FetchMode, GetSummary, LibraryEvent, Output, SaveOptions};
 
 /// Fetches the encrypted content that the manifest names, and decrypts it.
 pub(super) fn get(
@@ -46,7 +47,7 @@ pub(super) fn get(
         Ok(opened) => opened,
         Err(e) => {
             // Remove a list that we cannot open.
-            xylem_library::sealed::remove_list(&*medium, &at)?;
+            xylem_sink::sealed::remove_list(&*medium, &at)?;
             return Err(e.into());
         }
     };

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_base::{Blame, Error, Failure, Stop, disk};
+use xylem_files::held::{Answers, Holdings};
+use xylem_files::reads::Reads;
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find;
@@ -19,6 +21,7 @@ use xylem_packet::{Name, Packet};
 use xylem_peers::announcers::Announcers;
 use xylem_peers::port_of;
 use xylem_peers::reachable::{Relay, is_public};
+use xylem_publish::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
 use xylem_reach::names::dht_knock;
 
 use super::linked_at;
@@ -27,10 +30,6 @@ use crate::reaching;
 use crate::waking::wake_of;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, FaceLimits, Program, RelayHandle, RelayUse, advertised};
-use xylem_library::held::Answers;
-use xylem_library::held::Holdings;
-use xylem_library::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
-use xylem_library::reads::Reads;
 
 /// Most incoming links; more are refused.
 const MAX_LINKS: usize = 64;

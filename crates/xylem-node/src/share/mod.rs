@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_base::{Blame, Error, Failure, Stop, disk};
+use xylem_files::record;
+use xylem_files::walk::Selection;
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_keys::{CertifiedKey, Keyring};
 use xylem_link::{Endpoint, MAX_KNOCKS, StaticKey};
@@ -22,6 +24,10 @@ use xylem_object::{naming, pass};
 use xylem_packet::Name;
 use xylem_peers::admission::Prove;
 use xylem_peers::reachable::{FaceAddress, PeerAddress, Relay};
+use xylem_publish::follow::FollowOptions;
+use xylem_publish::publications::ServedContent;
+use xylem_publish::registry::Registry;
+use xylem_publish::{OpeningOptions, Recipients, Sealing};
 use xylem_store::Store;
 
 use crate::addresses::of_tickets;
@@ -36,12 +42,6 @@ use xylem_app::{RegisterError, Registrar};
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, FaceLimits, bind_carriers, bind_links, bind_plain, bind_sites};
 use xylem_engine::{EngineError, certificate};
-use xylem_library::follow::FollowOptions;
-use xylem_library::publications::ServedContent;
-use xylem_library::publish::{Recipients, Sealing};
-use xylem_library::record;
-use xylem_library::registry::Registry;
-use xylem_library::{OpeningOptions, Selection};
 use xylem_sockets::{Site, SitePage};
 
 /// Longest wait of a ticket for the router's answer. A router with PCP or NAT-PMP needs milliseconds.
@@ -86,7 +86,7 @@ impl Failure for ShareError {
     }
 }
 
-crate::failure::of_library!(ShareError: xylem_witness::CosigningError, xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
+crate::failure::of_library!(ShareError: xylem_witness::CosigningError, xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError, xylem_publish::PublishError, xylem_publish::follow::GrowError, xylem_store::StoreError);
 
 /// How to publish files and directories. The default publishes nothing and has no store: the caller sets `paths` and
 /// `store`. The other defaults suit most uses: this machine's own addresses, and no announcement.
@@ -264,7 +264,7 @@ fn open(
         key: publisher,
     };
     let events = &mut from_library(on_event);
-    Ok(xylem_library::open(&store, path, &how, wall_clock(), stop, events)?)
+    Ok(xylem_publish::open(&store, path, &how, wall_clock(), stop, events)?)
 }
 
 /// Days for which the publisher vouches for a share's link key. No share runs longer. The time is rounded to whole
