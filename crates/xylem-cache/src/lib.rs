@@ -19,8 +19,8 @@
 //! read, with a fair turn for each face. The forwarder cancels reads that take too long. If the disk is slower than the
 //! packets that come, new ones are not cached. Systems other than Linux have no such calls; there the loop reads.
 //!
-//! These reads are not those that serve content (`Reads` of `xylem-files`): each is of one packet, which goes to the forwarder as it is; it may be
-//! cancelled; and the file grows while it is read.
+//! These reads are not those that serve content (`Reads` of `xylem-files`): each is of one packet, which goes to the
+//! forwarder as it is; it may be cancelled; and the file grows while it is read.
 
 mod disk_threads;
 
