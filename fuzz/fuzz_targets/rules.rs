@@ -1,7 +1,7 @@
 //! Files of rules in the form of `.gitignore`: no panic; an invalid line is named, and parsed rules parse the same
 //! again.
 #![no_main]
-use xylem_library::{RulesError, read_rule, read_rules};
+use xylem_files::{RulesError, read_rule, read_rules};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let lines = input.split(|byte| *byte == b'\n').count();

@@ -7,9 +7,9 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use xylem_base::{Blame, Error};
 use xylem_engine::resolve;
-use xylem_library::reachable::{PeerAddress, PeerUri, PeerUriError};
-use xylem_library::{Blame, Error};
+use xylem_peers::reachable::{PeerAddress, PeerUri, PeerUriError};
 
 /// The environment variable that NDN libraries read.
 const TRANSPORT_VARIABLE: &str = "NDN_CLIENT_TRANSPORT";

@@ -13,17 +13,17 @@ pub mod object;
 
 pub use endpoint::{default_socket, make_socket_directory};
 pub use register::{RegisterError, Registrar, RegistrationNews};
-pub use xylem_library::keys::{KeyFile, SignWith, VerifyWith};
+pub use xylem_keys::{KeyFile, SignWith, VerifyWith};
 
 use std::time::Instant;
 
+use xylem_base::{Blame, Error, Stop};
 use xylem_client::{Application, ClientError, Connection, Driver, RunEnd, STOP_CHECK_EVERY};
 use xylem_engine::now_ms;
-use xylem_library::{Blame, Error, Stop};
 use xylem_packet::{MAX_FRAME, Name};
+use xylem_peers::reachable::{PeerAddress, PeerUri};
 
 use socket::ForwarderSocket;
-use xylem_library::reachable::{PeerAddress, PeerUri};
 
 /// Longest datagram to another machine in bytes. It fits every IPv6 network, tunnels included.
 const DATAGRAM: usize = 1232;
@@ -155,5 +155,5 @@ pub fn parse_name(uri: &str) -> Result<Name, RunError> {
 
 /// A random number from which nonces start.
 fn random_seed() -> Result<u64, Error> {
-    Ok(u64::from_le_bytes(xylem_library::keys::random()?))
+    Ok(u64::from_le_bytes(xylem_base::random()?))
 }

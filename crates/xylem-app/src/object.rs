@@ -9,9 +9,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use xylem_base::{Blame, Error, Stop, disk};
+use xylem_files::{Existing, Output};
 use xylem_hash::Hasher;
 use xylem_object::Ticket;
 use xylem_packet::{Data, Name};
+use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri};
+use xylem_sink::{Destination, file_name_of};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
 use crate::validator::Validator;
@@ -20,10 +24,6 @@ use xylem_client::{
     CheckError, ClientError, Discovered, Discovery, Driver, Expected, SegmentFetch,
     SegmentReceiver, published_manifest, ticket_for,
 };
-use xylem_library::disk;
-use xylem_library::reachable::{FaceAddress, PeerAddress, PeerUri};
-use xylem_library::sink::{Destination, file_name_of};
-use xylem_library::{Blame, Error, Existing, Output, Stop};
 
 /// Bytes buffered before they are written.
 const BUFFER: usize = 256 * 1024;

@@ -5,16 +5,15 @@
 
 use std::time::Duration;
 
+use xylem_base::{Blame, Error, Failure, NoRandomness};
 use xylem_forward::FaceId;
 use xylem_mgmt::{ControlParameters, Persistency, client};
 use xylem_object::PublisherKey;
 use xylem_packet::{Data, EncodeError, Interest, Name};
+use xylem_peers::reachable::{FaceAddress, PeerAddress};
 use xylem_trust::CommandStamp;
 
 use xylem_engine::{Engine, EngineError, now_ms};
-use xylem_library::keys::{self, KeyFileError};
-use xylem_library::reachable::{FaceAddress, PeerAddress};
-use xylem_library::{Blame, Error, Failure};
 
 /// Time limit for an answer.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -53,8 +52,8 @@ impl Failure for RegisterError {
     }
 }
 
-impl From<KeyFileError> for RegisterError {
-    fn from(e: KeyFileError) -> Self {
+impl From<NoRandomness> for RegisterError {
+    fn from(e: NoRandomness) -> Self {
         Self::Library(e.into())
     }
 }
@@ -261,8 +260,8 @@ fn send_registration(
 ) -> Result<(), RegisterError> {
     let local = client::is_local(&via.peer.face_uri());
     let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
-    let stamp = CommandStamp::new(keys::random()?, now_ms());
-    let nonce = keys::random()?;
+    let stamp = CommandStamp::new(xylem_base::random()?, now_ms());
+    let nonce = xylem_base::random()?;
     let command =
         client::command(local, "rib", "register", &parameters, key.signer(), stamp, nonce)
             .map_err(|why| RegisterError::Command { prefix: prefix.clone(), why })?;

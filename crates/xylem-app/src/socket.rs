@@ -9,12 +9,12 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
+use xylem_base::{Blame, Error};
 use xylem_client::{Connection, FrameQueue};
 use xylem_packet::frame_len;
+use xylem_peers::reachable::PeerAddress;
 
 use xylem_engine::EngineError;
-use xylem_library::reachable::PeerAddress;
-use xylem_library::{Blame, Error};
 #[cfg(target_os = "linux")]
 use xylem_sockets::shared::SharedStream;
 use xylem_sockets::{Oversize, Udp};

@@ -1,11 +1,11 @@
 //! [`Validator`]: verifies packets, and fetches the certificates needed for that.
 
+use xylem_base::{Error, Stop};
 use xylem_client::{CheckError, verify_with_chain};
 use xylem_engine::now_ms;
-use xylem_library::reachable::PeerAddress;
-use xylem_library::{Error, Stop};
 use xylem_object::PublisherId;
 use xylem_packet::Data;
+use xylem_peers::reachable::PeerAddress;
 use xylem_trust::{PacketRefusal, PublicKey, TrustError, TrustPolicy};
 
 use crate::Client;

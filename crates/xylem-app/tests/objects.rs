@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
 use xylem_app::{KeyFile, VerifyWith};
+use xylem_base::{Blame, Error, Stop};
 use xylem_client::Metadata;
-use xylem_library::reachable::PeerUri;
-use xylem_library::{Blame, Error, Existing, Output, Stop};
+use xylem_files::{Existing, Output};
 use xylem_packet::tlv::types;
 use xylem_packet::{Component, DataBuilder, Interest, Name, NameRef, frame_len};
+use xylem_peers::reachable::PeerUri;
 use xylem_trust::{PublicKey, Signer};
 
 const SEGMENT: usize = 1000;

@@ -11,7 +11,8 @@ use crate::shaping::ShapeArgs;
 use crate::values::output;
 use clap::Args;
 use std::path::PathBuf;
-use xylem_library::{Existing, Output, SaveOptions, Stop};
+use xylem_base::Stop;
+use xylem_files::{Existing, Output, SaveOptions};
 use xylem_node::GetOptions;
 use xylem_object::Ticket;
 

@@ -5,7 +5,7 @@ use clap::builder::FalseyValueParser;
 use clap::{ArgAction, Args, Parser, ValueEnum};
 use std::fs::File;
 use std::path::PathBuf;
-use xylem_library::upkeep::close_to_others;
+use xylem_check::upkeep::close_to_others;
 
 /// Shares files by name; every piece is proven the moment it arrives
 ///

@@ -4,7 +4,7 @@ use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::values::{read_text, ticket_of};
 use std::time::Duration;
-use xylem_library::Stop;
+use xylem_base::Stop;
 use xylem_node::code::{CodeDht, CodeError, SpokenCode, TakeOptions, TakenCode, take};
 use xylem_node::{PeerAddress, Relay};
 use xylem_object::Ticket;

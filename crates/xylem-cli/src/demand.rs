@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::LibraryEvent;
+use xylem_files::LibraryEvent;
 use xylem_node::Event;
 use xylem_object::witness::Evidence;
 use xylem_witness::{CosignatureDemand, Witnessed};

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::process::ExitCode;
-use xylem_library::{Blame, Error};
+use xylem_base::{Blame, Error};
 
 /// Exit codes of the command: a contract that scripts rely on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -11,8 +11,9 @@ use crate::shaping::ShapeArgs;
 use clap::Args;
 use clap::builder::FalseyValueParser;
 use std::time::Duration;
+use xylem_base::Stop;
+use xylem_files::LibraryEvent;
 use xylem_hash::Hash;
-use xylem_library::{LibraryEvent, Stop};
 use xylem_node::code::CodeDht;
 use xylem_node::{AnnounceOptions, DhtStart, Event, PublicOptions, PublicTarget, find_public};
 

@@ -23,9 +23,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_app::VerifyWith;
 use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
-use xylem_library::{
-    Blame, Error, Existing, FetchMode, Output, SaveOptions, SpaceCheck, Stop, read_rule,
-};
+use xylem_base::{Blame, Error, Stop};
+use xylem_files::{Existing, FetchMode, Output, SaveOptions, SpaceCheck, read_rule};
 use xylem_node::{Event, GetOptions, LinkOptions, ServeOptions, VersionDialer};
 use xylem_witness::{DialVersions, VersionSource, witnessed};
 

@@ -19,7 +19,8 @@ use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
-use xylem_library::{LibraryEvent, Stop, mail};
+use xylem_base::Stop;
+use xylem_files::LibraryEvent;
 use xylem_node::code::CodeEnd;
 use xylem_node::mail::{
     Inbox, MailEvent, MailMessage, MessageContent, Person, ReachEffort, ShowCard, listen, show_card,
@@ -270,7 +271,7 @@ fn list(inbox: &Inbox, store: &Path, out: &mut Out) -> Result<Exit, CommandFailu
         }
     }
     let unlisted = |e| CommandFailure::new(Exit::Local, format!("{}: {e}", store.display()));
-    let damaged = mail::damaged(store).map_err(unlisted)?;
+    let damaged = xylem_mailbox::damaged(store).map_err(unlisted)?;
     for it in &damaged {
         let what = format!("{}: {}", it.path.display(), it.what);
         out.event(Event::Library(LibraryEvent::Warning { what }));

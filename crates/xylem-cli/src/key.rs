@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use xylem_app::{Client, SignWith};
 use xylem_client::{Certificates, Driver, register};
 use xylem_hash::{Hash, Hasher};
-use xylem_library::keys::{
+use xylem_keys::{
     IssueTerms, KeyEntry, KeyKind, Keyring, Trusted, TrustedEntry, certificate, check_signature,
     reseal, schema, sign_hash, signer,
 };
@@ -419,7 +419,7 @@ fn show_trusted(entry: &TrustedEntry, out: &mut Out) -> Result<(), CommandFailur
 mod row_tests {
     use super::*;
     use crate::output::assert_documented;
-    use xylem_library::keys::SignedBy;
+    use xylem_keys::SignedBy;
 
     #[test]
     fn rows_are_documented() {

@@ -5,8 +5,8 @@ use crate::http::{self, Response};
 use clap::Args;
 use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use xylem_library::reachable::{HostPort, HostPortError};
 use xylem_node::look_up_place;
+use xylem_peers::reachable::{HostPort, HostPortError};
 
 /// The flag of commands that count what they do.
 #[derive(Clone, Debug, Default, Args)]

@@ -4,7 +4,8 @@ use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use std::path::{Path, PathBuf};
-use xylem_library::{Existing, GetSummary, Stop};
+use xylem_base::Stop;
+use xylem_files::{Existing, GetSummary};
 use xylem_object::Ticket;
 use xylem_reader::Options;
 

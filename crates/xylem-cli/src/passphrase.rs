@@ -9,7 +9,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use xylem_library::keys::{NoPassphrase, Passphrase, ask_passphrases};
+use xylem_keys::{NoPassphrase, Passphrase, ask_passphrases};
 use zeroize::Zeroizing;
 
 /// Longest passphrase in bytes.

@@ -13,7 +13,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use xylem_app::{Client, RunError, parse_name};
 use xylem_client::{InterestRequest, Peeked, peek};
-use xylem_library::keys;
 use xylem_node::PeerUri;
 use xylem_trust::TrustVerdict;
 
@@ -103,7 +102,7 @@ pub(crate) fn run(args: PeekArgs, common: &Common, out: &mut Out) -> Result<Exit
         hints: hints.collect::<Result<_, _>>()?,
         ..InterestRequest::exactly(name, args.lifetime)
     };
-    let interest = question.encode(keys::random()?).map_err(RunError::from)?;
+    let interest = question.encode(xylem_base::random()?).map_err(RunError::from)?;
     let mut client = Client::connect(args.at.at.as_ref(), &stop::on_signals()?)?;
     let found = peek(&mut client, question, interest, &mut policy)?;
     report(&found, out);

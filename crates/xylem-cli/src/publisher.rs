@@ -3,10 +3,10 @@
 use crate::exit::{CommandFailure, Exit};
 use serde::Serialize;
 use std::path::Path;
-use xylem_library::keys::{self, public_half};
-use xylem_library::mail::MailStore;
+use xylem_keys::public_half;
 use xylem_link::PeerKey;
 use xylem_mail::Card;
+use xylem_mailbox::MailStore;
 use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
 use xylem_trust::Certificate;
@@ -32,7 +32,7 @@ pub(crate) fn recipient(who: &str, store: &Path) -> Result<PeerKey, CommandFailu
                  file with a card or a certificate (`xylem key cert`)";
     let path = Path::new(who.strip_prefix('@').unwrap_or(who));
     if path.is_file()
-        && let Ok(wire) = keys::certificate(path)
+        && let Ok(wire) = xylem_keys::certificate(path)
         && let Ok(certificate) = Certificate::decode(&wire)
     {
         return of_certificate(&certificate)
@@ -48,7 +48,7 @@ fn of_certificate(certificate: &Certificate<'_>) -> Result<PeerKey, String> {
     let when = match now_ms {
         after if after > valid.not_after_ms => "is not valid any more",
         before if before < valid.not_before_ms => "is not valid yet",
-        _ => return keys::recipient(certificate).ok_or_else(|| NOT_FOR_READING.to_owned()),
+        _ => return xylem_keys::recipient(certificate).ok_or_else(|| NOT_FOR_READING.to_owned()),
     };
     Err(format!("the certificate {} {when}", certificate.name()))
 }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use xylem_app::{Client, RunError, SignWith, parse_name};
 use xylem_client::{Driver, Producer, PutSettings, SEGMENT_SIZE, announce, register};
-use xylem_library::keys::signer;
+use xylem_keys::signer;
 
 /// Publishes a file under a name for any NDN program
 ///

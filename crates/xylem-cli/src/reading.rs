@@ -5,7 +5,7 @@ use crate::get::ended;
 use crate::output::Out;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
-use xylem_library::Stop;
+use xylem_base::Stop;
 use xylem_node::Event;
 use xylem_reader::{Options, Reader, ReaderError};
 

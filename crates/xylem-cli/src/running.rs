@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use xylem_library::{disk, keys};
+use xylem_base::disk;
 use xylem_node::{Event, at_changes, wall_clock};
 use xylem_store::Store;
 
@@ -97,7 +97,7 @@ impl NoteFiles {
     fn begin(store: &Path) -> io::Result<Self> {
         let folder = store.join(FOLDER);
         private_dir(&folder)?;
-        let random = keys::random::<6>().map_err(io::Error::other)?;
+        let random = xylem_base::random::<6>().map_err(io::Error::other)?;
         let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
         let path = |end: &str| folder.join(format!("{}-{random}.{end}", std::process::id()));
         let held = private_file(&path("lock"))?;

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use xylem_library::keys::{schema, schema_in};
+use xylem_keys::{schema, schema_in};
 use xylem_trust::schema::{MAX_SCHEMA, Match, Schema};
 
 /// Compiles and checks trust schemas: which keys may sign which names

@@ -13,7 +13,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-use xylem_library::scrub::{DeliveryFailure, ScrubOptions, ScrubSummary};
+use xylem_check::scrub::{DeliveryFailure, ScrubOptions, ScrubSummary};
 use xylem_node::{PeerUri, RepairOptions};
 
 /// Re-reads what was shared or fetched; --repair repairs it from peers

@@ -13,7 +13,7 @@ use relay::RelayTable;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use xylem_library::mail::MailboxConfig;
+use xylem_mailbox::MailboxConfig;
 use xylem_node::{
     ForwardingStrategy, MULTICAST_GROUP, NodeConfig, NodeRoute, PeerUri, PeerUriError, Prove,
     Relay, RelayUriError,

@@ -26,13 +26,13 @@ use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::follow::{FollowInput, FollowOptions};
-use xylem_library::keys::SignWith;
-use xylem_library::publish::Recipients;
-use xylem_library::registry::{Registered, Registry, ShareTerms};
-use xylem_library::{LibraryEvent, Selection, read_rule, read_rules};
+use xylem_files::{LibraryEvent, read_rule, read_rules, walk::Selection};
+use xylem_keys::SignWith;
 use xylem_link::PeerKey;
 use xylem_node::{AnnounceOptions, Event, NDN_PORT, PeerUri, Prove, ShareOptions};
+use xylem_publish::Recipients;
+use xylem_publish::follow::{FollowInput, FollowOptions};
+use xylem_publish::registry::{Registered, Registry, ShareTerms};
 
 /// Shares files and directories: prints tickets, serves until Ctrl-C
 ///

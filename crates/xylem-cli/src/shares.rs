@@ -9,7 +9,7 @@ use crate::service::{self, control};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use xylem_library::registry::{Registered, Registry};
+use xylem_publish::registry::{Registered, Registry};
 
 /// Lists what the background node shares, and how much of it was served
 ///
@@ -135,7 +135,7 @@ fn registered(store: &Path) -> Result<Vec<ShareRow>, CommandFailure> {
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "unshared")]
 struct UnsharedRow<'a> {
-    #[serde(serialize_with = "xylem_library::json::path")]
+    #[serde(serialize_with = "xylem_base::json::path")]
     path: &'a Path,
     id: &'a str,
     name: Option<&'a str>,

@@ -1,9 +1,10 @@
 //! SIGINT, SIGTERM and SIGHUP ask a run to end in order; a second one ends it at once. A SIGHUP that is ignored when
 //! the program starts stays ignored, as `nohup` requires.
 
+use xylem_base::Stop;
+
 use crate::exit::{CommandFailure, Exit};
 use std::sync::OnceLock;
-use xylem_library::Stop;
 
 /// The stop flag of this process.
 static GIVEN: OnceLock<Stop> = OnceLock::new();

@@ -9,12 +9,13 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::upkeep::{
-    CheckFinding, CheckOptions, FindingKind, PathState, Pinned, RecordOrigin, StoreEntry,
-    StoreTotals, UnfinishedEntry, UnfinishedKind, check_store, collect_store, list_store,
-    list_unfinished,
+use xylem_check::upkeep::{
+    CheckFinding, CheckOptions, DamagedFiles, FindingKind, PathState, Pinned, RecordOrigin,
+    StoreEntry, StoreTotals, UnfinishedEntry, UnfinishedKind, check_store, collect_store,
+    list_store, list_unfinished,
 };
 use xylem_node::wall_clock;
+use xylem_store::StoreError;
 
 /// Lists the store, checks it, removes what nothing needs
 ///
@@ -165,12 +166,19 @@ fn show(entry: &StoreEntry, out: &mut Out) -> Result<(), CommandFailure> {
     ))
 }
 
+/// Lists the damaged files of the mail in a store's directory.
+fn damaged_mail(store: &Path) -> Result<DamagedFiles, StoreError> {
+    let error = |e| StoreError::from_io("list", &store.join("mail"), None, e);
+    let found = xylem_mailbox::damaged(store).map_err(error)?;
+    Ok(found.into_iter().map(|mail| (mail.path, mail.what.to_owned())).collect())
+}
+
 fn check(options: CheckOptions, out: &mut Out) -> Result<Exit, CommandFailure> {
     let stop = stop::on_signals()?;
     let mut findings = Vec::new();
     let checked = {
         let mut on_finding = |finding: CheckFinding| findings.push(finding);
-        check_store(&options, &stop, &mut on_finding, &mut |event| {
+        check_store(&options, &damaged_mail, &stop, &mut on_finding, &mut |event| {
             out.event(xylem_node::Event::Library(event))
         })
     };
@@ -284,7 +292,7 @@ fn fetches(number: u64) -> String {
 }
 
 fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, CommandFailure> {
-    let pinned = xylem_library::upkeep::pin(dir, what, keep)?;
+    let pinned = xylem_check::upkeep::pin(dir, what, keep)?;
     let (path, root) = match &pinned {
         Pinned::Path(path) => (Some(path.to_string_lossy().into_owned()), None),
         Pinned::Root(root, _) => (None, Some(root.to_string())),
@@ -337,7 +345,7 @@ struct PinnedRow<'a> {
 mod row_tests {
     use super::*;
     use crate::output::assert_documented;
-    use xylem_library::upkeep::CheckSummary;
+    use xylem_check::upkeep::CheckSummary;
 
     #[test]
     fn rows_are_documented() {

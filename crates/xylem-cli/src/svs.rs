@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 use xylem_app::{Client, RunError, SignWith, parse_name};
 use xylem_client::{Driver, SvsEvent, SvsLine, SvsMember, parse_version};
-use xylem_library::keys::signer;
+use xylem_keys::signer;
 use xylem_svs::{GroupConfig, GroupMember, SyncVersion};
 use xylem_trust::TrustVerdict;
 

@@ -10,7 +10,7 @@ use crate::values::{joined, parse_ticket};
 use clap::Args;
 use serde::Serialize;
 use std::cell::RefCell;
-use xylem_library::{Blame, Stop, hex};
+use xylem_base::{Blame, Stop, hex};
 use xylem_node::RepairOptions;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::ticket::RelayContact;
@@ -74,9 +74,9 @@ pub(crate) fn run(
     out.take_broken()?;
     match looked {
         Ok((told, manifest)) => tell(&told, &manifest, out)?,
-        Err(error) if args.files => return Err(xylem_library::Error::from(error).into()),
+        Err(error) if args.files => return Err(xylem_base::Error::from(error).into()),
         Err(error) => {
-            let error = xylem_library::Error::from(error);
+            let error = xylem_base::Error::from(error);
             if ![Blame::Network, Blame::Usage].contains(&error.blame) {
                 return Err(error.into());
             }

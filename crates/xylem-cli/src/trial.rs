@@ -21,7 +21,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use xylem_library::Stop;
+use xylem_base::Stop;
 
 /// Tries xylem on this machine: shares, fetches and verifies a file
 ///

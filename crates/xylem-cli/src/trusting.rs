@@ -6,7 +6,7 @@ use crate::publisher::look_up;
 use clap::Args;
 use std::path::PathBuf;
 use xylem_app::{KeyFile, VerifyWith};
-use xylem_library::keys::Trusted;
+use xylem_keys::Trusted;
 
 /// The keys to trust.
 #[derive(Debug, Args)]

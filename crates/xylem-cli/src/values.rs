@@ -11,13 +11,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
-use xylem_library::Output;
-use xylem_library::reachable::{HostPort, HostPortError};
+use xylem_files::Output;
 use xylem_node::code::looks_like_code;
 use xylem_node::{Carrier, PeerAddress, PeerUri, PeerUriError, look_up_place};
 use xylem_object::ticket::MAX_TEXT;
 use xylem_object::{Ticket, TicketError};
 use xylem_packet::Name;
+use xylem_peers::reachable::{HostPort, HostPortError};
 
 /// Where to listen: `HOST:PORT`, a port on all interfaces, or an address with a free port.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,8 +14,8 @@ use crate::values::parse_ticket;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use xylem_library::Blame;
-use xylem_library::keys::Keyring;
+use xylem_base::Blame;
+use xylem_keys::Keyring;
 use xylem_node::VersionDialer;
 use xylem_witness::{WatchOptions, watch};
 

@@ -348,7 +348,12 @@ fn no_thread_is_started_by_a_call_that_panics() {
     let mut found = Vec::new();
     for name in [
         "xylem-cli",
-        "xylem-library",
+        "xylem-base",
+        "xylem-cache",
+        "xylem-files",
+        "xylem-publish",
+        "xylem-sink",
+        "xylem-check",
         "xylem-sync",
         "xylem-engine",
         "xylem-app",

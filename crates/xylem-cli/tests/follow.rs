@@ -357,7 +357,7 @@ fn other_verbs_take_the_newest_checkpoint_too() {
         lan: false,
         ..xylem_reader::Options::new(ticket.parse().unwrap(), here("reader"))
     };
-    let stop = xylem_library::Stop::new();
+    let stop = xylem_base::Stop::new();
     let reader = xylem_reader::Reader::open(options, &stop, Box::new(|_| {})).unwrap();
     let item = reader.item(0).unwrap().unwrap();
     let mut bytes = Vec::new();

@@ -15,14 +15,13 @@ use crate::common::{
 };
 use bytes::BytesMut;
 use serde_json::Value;
-use xylem_library::UnixTime;
-use xylem_library::hex;
-use xylem_library::mail::{MailRoute, MailStore};
+use xylem_base::{UnixTime, hex};
 use xylem_link_internals::internals::Frame;
 use xylem_link_internals::{
     CloseReason, Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey, purpose,
 };
 use xylem_mail::{Card, MailBody, MailContent};
+use xylem_mailbox::{MailRoute, MailStore};
 
 /// One person's store, with an address to listen at.
 struct Person {

@@ -10,7 +10,8 @@ use crate::common::serving::{certificate, run};
 use crate::common::{
     Share, assert_exit, file, finish, get, get_json, noise, stderr, sum, text, until, xylem,
 };
-use xylem_library::{Existing, Output, SaveOptions, UnixTime, disk, keys, record, signed};
+use xylem_base::{UnixTime, disk};
+use xylem_files::{Existing, Output, SaveOptions, record, signed};
 use xylem_object::{PublisherKey, Ticket, naming, sign_manifest};
 use xylem_store::Store;
 
@@ -272,7 +273,7 @@ fn content_that_a_mirror_signs_as_its_own_is_unreadable() {
 
     let store = Store::open(disk(), &at("mirror")).unwrap();
     let signed = signed::find(&store, &ticket.root, &ticket.publisher, None).unwrap();
-    let secret = keys::load_or_create(&at("mirror").join("keys").join("publisher")).unwrap();
+    let secret = xylem_keys::load_or_create(&at("mirror").join("keys").join("publisher")).unwrap();
     let own = PublisherKey::from_bytes(&secret);
     let object = naming::default_name(&own.public(), &signed.manifest.file_name);
     let prefix = naming::versioned(object.as_ref(), 1_000).unwrap();

@@ -8,13 +8,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
+use xylem_base::Stop;
+use xylem_files::walk::Selection;
 use xylem_folder::{
     Index, IndexItem, Invitation, ItemKind, LogEntry, MemberLog, MemberStatement, Past, Roles,
     SyncGroup, Vector,
 };
 use xylem_hash::Hash;
-use xylem_library::reachable::PeerAddress;
-use xylem_library::{Selection, Stop, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, OneShare, Prove, ServiceHandle,
@@ -22,6 +22,7 @@ use xylem_node::{
 };
 use xylem_object::{PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
+use xylem_peers::reachable::PeerAddress;
 
 /// The malicious member, or one of several machines that share its key.
 struct MaliciousMember {
@@ -48,7 +49,7 @@ impl MaliciousMember {
         fs::write(dir.join("key"), key.to_bytes()).unwrap();
         use std::os::unix::fs::PermissionsExt;
         fs::set_permissions(dir.join("key"), fs::Permissions::from_mode(0o600)).unwrap();
-        let link_key = keys::load_or_create(&store.join("keys").join("link")).unwrap();
+        let link_key = xylem_keys::load_or_create(&store.join("keys").join("link")).unwrap();
         let options = ShareOptions {
             paths: Vec::new(),
             name: None,
@@ -423,7 +424,7 @@ fn a_false_link_key_separates_no_members() {
     mallory.publish(&index);
     until("both have it", || alice.at("first").is_symlink() && bob.at("first").is_symlink());
     let key_of = |who: &str| {
-        let secret = keys::load_or_create(&dir.path().join(format!("{who}-store/keys/link")));
+        let secret = xylem_keys::load_or_create(&dir.path().join(format!("{who}-store/keys/link")));
         StaticKey::from_bytes(secret.unwrap()).public().0
     };
     let here = mallory.share(&mallory.dir.join("history"), "x");

@@ -6,7 +6,7 @@ use crate::common::{assert_exit, file, finish, stderr, text, until, xylem};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use xylem_library::keys::Keyring;
+use xylem_keys::Keyring;
 use xylem_packet::Component;
 use xylem_trust::{Armor, Certificate, Issue, ValidityPeriod};
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use if_addrs::get_if_addrs;
-use xylem_library::reachable::{AddressChoice, OwnAddress, choose};
+use xylem_peers::reachable::{AddressChoice, OwnAddress, choose};
 
 /// Most interfaces over which one link-local address is dialled.
 const MAX_CABLES: usize = 4;

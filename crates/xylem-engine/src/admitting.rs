@@ -1,11 +1,10 @@
-//! Admission of faces that other ends make: carries out the verdicts of [`xylem_library::admission`].
+//! Admission of faces that other ends make: carries out the verdicts of [`xylem_peers::admission`].
 
 use std::io;
 use std::net::IpAddr;
 
 use xylem_forward::FaceId;
-use xylem_library::admission::{AdmissionVerdict, Capacity, FaceKind, FaceStanding};
-use xylem_library::keys;
+use xylem_peers::admission::{AdmissionVerdict, Capacity, FaceKind, FaceStanding};
 
 use super::{Engine, EngineEvent};
 use crate::faces::{EngineFace, FaceLimits, FaceTrouble, Transport, admission};
@@ -109,7 +108,7 @@ impl Engine {
             else {
                 continue;
             };
-            if let Some(question) = unproven.probe_due(now, || keys::random().ok()) {
+            if let Some(question) = unproven.probe_due(now, || xylem_base::random().ok()) {
                 net.udp_sockets[*socket].queue(*remote, &question);
                 mute = unproven.is_mute().then_some(*remote).or(mute);
             }

@@ -10,10 +10,10 @@ use std::time::Duration;
 use xylem_forward::FaceId;
 use xylem_link::{LinkId, PeerKey};
 use xylem_mgmt::{FaceUri, Persistency};
+use xylem_peers::reachable::PeerAddress;
 
 use super::Engine;
 use crate::faces::{EngineFace, Transport};
-use xylem_library::reachable::PeerAddress;
 
 /// How long a dial may have answers.
 pub(super) const ANSWERS: Duration = Duration::from_secs(12);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use xylem_library::reachable::{FaceAddress, LINK_PORT, PeerAddress};
+use xylem_peers::reachable::{FaceAddress, LINK_PORT, PeerAddress};
 use xylem_sockets::{Oversize, Site, Udp, listen_tcp};
 
 use crate::listening::FaceListener;

@@ -9,12 +9,12 @@ use xylem_carriers::tls::TlsIdentity;
 use xylem_forward::FaceId;
 use xylem_link::{LinkId, PeerKey, Transmit};
 use xylem_mgmt::{Carrier, FaceUri, Persistency};
+use xylem_peers::admission::FaceKind;
+use xylem_peers::reachable::{FaceAddress, endpoint};
 
 use super::listening::FaceListener;
 use super::{Engine, FaceEnd, Network, PollSource};
 use crate::faces::{EngineFace, Transport};
-use xylem_library::admission::FaceKind;
-use xylem_library::reachable::{FaceAddress, endpoint};
 use xylem_sockets::{CarrierDial, CarrierId};
 
 impl Engine {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use xylem_library::UnixTime;
+use xylem_base::UnixTime;
 
 /// The time now; 1970 if the clock is set before that.
 pub fn wall_clock() -> UnixTime {

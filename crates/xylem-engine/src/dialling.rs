@@ -8,13 +8,13 @@ use mio::net::TcpStream;
 use xylem_forward::{FaceId, FaceScope, LinkType};
 use xylem_link::{LinkId, PeerKey, StaticKey};
 use xylem_mgmt::{FaceUri, Persistency};
+use xylem_peers::reachable::{PeerAddress, endpoint};
 use xylem_sockets::Udp;
 
 use super::beside::ANSWERS;
 use super::listening::scope_of;
 use super::{Engine, EngineEvent, FaceEnd, Network};
 use crate::faces::{EngineFace, Transport};
-use xylem_library::reachable::{PeerAddress, endpoint};
 use xylem_sockets::CarrierDial;
 use xylem_sockets::WebSocketFace;
 use xylem_sockets::{PacketStream, StreamSocket};

@@ -6,10 +6,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_forward::{FaceId, LearnedRoute, OutgoingPacket, Outlet};
 use xylem_packet::link_service::LinkHeaders;
+use xylem_peers::admission::{FaceStanding, UnprovenAllowance};
 
 use super::{EngineEvent, Network};
 use crate::faces::{EngineFace, Transport};
-use xylem_library::admission::{FaceStanding, UnprovenAllowance};
 use xylem_link::Endpoint;
 use xylem_sockets::Multicast;
 use xylem_sockets::Udp;

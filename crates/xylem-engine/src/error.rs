@@ -5,10 +5,9 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
+use xylem_base::{Blame, Failure};
 use xylem_carriers::tls::TlsIdentity;
-use xylem_library::{Blame, Failure};
-
-use xylem_library::reachable::FaceAddress;
+use xylem_peers::reachable::FaceAddress;
 
 /// Errors of sockets and their resources.
 #[derive(Debug, Error)]

@@ -7,10 +7,10 @@ use bytes::Bytes;
 use xylem_forward::FaceId;
 use xylem_link::{CloseReason, StreamId};
 use xylem_packet::{NackReason, Name};
+use xylem_peers::reachable::{FaceAddress, KEYLESS};
 use xylem_reach::relay::RelayRefusal;
 
 use crate::reaching::RelayNotice;
-use xylem_library::reachable::{FaceAddress, KEYLESS};
 
 /// Why a face's connection ended, or never came up.
 #[derive(Debug, thiserror::Error)]

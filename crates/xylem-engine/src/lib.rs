@@ -40,6 +40,8 @@ use xylem_forward::{FaceId, FaceScope, Forwarder, IncomingPacket};
 use xylem_link::{Endpoint as LinkEndpoint, LinkId, LinkStats};
 use xylem_mgmt::{FaceUri, UriAuthority};
 use xylem_packet::NackReason;
+use xylem_peers::admission::{Admission, UnprovenAllowance};
+use xylem_peers::reachable::{FaceAddress, PeerAddress, endpoint};
 
 pub use crate::addresses::{advertised, offered, routed};
 pub use crate::binding::{bind_carriers, bind_links, bind_plain, bind_sites, dial_from};
@@ -57,9 +59,6 @@ use meeting::SocketSharers;
 pub use program::Program;
 use reaching::RelayConnections;
 pub use reaching::{RelayHandle, RelayNotice, RelayUse};
-use xylem_library::admission::{Admission, UnprovenAllowance};
-use xylem_library::keys;
-use xylem_library::reachable::{FaceAddress, PeerAddress, endpoint};
 use xylem_sockets::{
     CarrierId, Carriers, EcnCapability, Multicast, ReadBuffer, ReceivedTrain, Udp,
 };
@@ -414,7 +413,7 @@ impl Engine {
         if now >= self.net.housekeeping {
             self.net.housekeeping = now + HOUSEKEEPING;
             if now >= self.net.entropy
-                && let Ok(random) = keys::random()
+                && let Ok(random) = xylem_base::random()
             {
                 self.net.entropy = now + ENTROPY;
                 self.net.endpoint.add_entropy(random);

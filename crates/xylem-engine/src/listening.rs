@@ -11,12 +11,12 @@ use mio::net::{TcpListener, TcpStream};
 use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
 use xylem_mgmt::{Carrier, FaceUri, Persistency};
 use xylem_packet::NameRef;
+use xylem_peers::admission::{self, FaceKind};
+use xylem_peers::reachable::{FaceAddress, PeerAddress, endpoint};
 
 use super::{Engine, FaceLimits, PollSource};
 use crate::error::EngineError;
 use crate::faces::{EngineFace, Transport};
-use xylem_library::admission::{self, FaceKind};
-use xylem_library::reachable::{FaceAddress, PeerAddress, endpoint};
 use xylem_sockets::Multicast;
 #[cfg(target_os = "linux")]
 use xylem_sockets::shared::{self, SharedStream};

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::sync::OnceLock;
 
-use xylem_library::reachable::{
+use xylem_peers::reachable::{
     HostLookupError, HostPort, PeerAddress, PeerUri, ResolveError, nat64,
 };
 

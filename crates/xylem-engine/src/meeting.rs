@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use xylem_dht::{DhtClient, DhtConfig};
 use xylem_forward::FaceId;
-use xylem_library::reachable::PeerAddress;
 use xylem_mgmt::Persistency;
+use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, PUNCH_LEN, PunchWay};
 use xylem_sockets::Udp;
 

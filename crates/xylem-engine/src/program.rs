@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::{Token, Waker};
+use xylem_base::Stop;
 
 use super::{Engine, EngineEvent};
 use crate::error::EngineError;
-use xylem_library::Stop;
 
 /// Bytes of a program's packets between two flushes while it answers events: they fill a datagram of the largest size,
 /// so that the receiver works while the next ones are made.

@@ -8,12 +8,12 @@ use bytes::Bytes;
 use xylem_forward::{DropReason, FaceId, FaceScope, IncomingPacket};
 use xylem_link::{CloseReason, LinkEvent};
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
+use xylem_peers::admission::FaceStanding;
+use xylem_peers::reachable::PeerAddress;
 
 use super::dispatch::{Dispatch, is_data, place_in};
 use super::{Engine, EngineEvent, FaceEnd, PollSource};
 use crate::faces::{EngineFace, Transport};
-use xylem_library::admission::FaceStanding;
-use xylem_library::reachable::PeerAddress;
 use xylem_sockets::ReceivedTrain;
 
 /// The NDNLPv2 congestion mark that replaces a datagram's own (ECN CE).

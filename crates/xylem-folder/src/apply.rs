@@ -17,6 +17,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use xylem_base::{os_bytes, os_path};
+use xylem_files::copies::copy_of;
 use xylem_hash::Hash;
 use xylem_store::{DiskMedium, hash_file};
 use xylem_tree::SegmentSize;
@@ -28,8 +30,6 @@ use super::merge::{LosingVersion, MergeSide, Plan, PlannedChange, copy_path};
 use super::obstacles::ObstacleKind;
 use super::place::{UnlockedParents, mode_of, set_mode, within};
 use super::stored::IndexSource;
-use xylem_library::copies::copy_of;
-use xylem_library::{os_bytes, os_path};
 
 /// Permission bits that are exchanged; other bits stay as they are.
 const EXCHANGED_MODES: u32 = 0o777;

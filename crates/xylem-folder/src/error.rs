@@ -3,14 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xylem_base::{Blame, Failure, advised, blame_of};
+use xylem_files::ours::OWN;
+use xylem_files::{ExcludeError, ListedError};
 use xylem_store::StoreError;
 
 use super::index::IndexError;
 use super::rules::NoRules;
-use xylem_library::ExcludeError;
-use xylem_library::ListedError;
-use xylem_library::OWN;
-use xylem_library::{Blame, Failure, advised, blame_of};
 
 /// Why a folder cannot be kept in step.
 #[derive(Debug, thiserror::Error)]

@@ -7,6 +7,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use xylem_base::{Blame, Failure, NoRandomness};
+use xylem_files::ours::OWN;
+use xylem_keys::KeyFileError;
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_store::{Clobber, create_dirs, write_atomically};
 
@@ -18,9 +21,6 @@ use super::own_files::{OwnFile, OwnFiles, ROLES};
 use super::roles::{MemberRole, Roles};
 use super::statement::{Invitation, MemberStatement, SyncGroup};
 use super::versions::VersionPolicy;
-use xylem_library::OWN;
-use xylem_library::keys::{self, KeyFileError};
-use xylem_library::{Blame, Failure};
 
 const KEY: &str = "key";
 pub(super) const GROUP: &str = "group";
@@ -110,6 +110,12 @@ pub enum HomeError {
     /// An error of this member's key.
     #[error(transparent)]
     Key(#[from] KeyFileError),
+}
+
+impl From<NoRandomness> for HomeError {
+    fn from(e: NoRandomness) -> Self {
+        Self::Key(e.into())
+    }
 }
 
 impl Failure for HomeError {
@@ -224,11 +230,11 @@ impl SyncHome {
         let locked = mark::lock(folder)?;
         create_dirs(files.medium(), &dir.join(ROLES)).map_err(FolderError::from)?;
         mark::note_folder(&files, &dir, folder)?;
-        let key = PublisherKey::from_bytes(&keys::load_or_create(&dir.join(KEY))?).public();
+        let key = PublisherKey::from_bytes(&xylem_keys::load_or_create(&dir.join(KEY))?).public();
         let invitation = match joins {
             Some(joins) => joins.clone(),
             None => Invitation {
-                group: SyncGroup::new(keys::random()?, key),
+                group: SyncGroup::new(xylem_base::random()?, key),
                 member: placeholder_ticket(key),
                 schema: false,
             },
@@ -298,7 +304,7 @@ impl SyncHome {
     /// # Errors
     /// It cannot be read.
     pub fn key(&self) -> Result<PublisherKey, HomeError> {
-        Ok(PublisherKey::from_bytes(&keys::load_existing(&self.key_file())?))
+        Ok(PublisherKey::from_bytes(&xylem_keys::load_existing(&self.key_file())?))
     }
 
     /// Returns the port of the last run. Without it, other members merely look for this one at another port.

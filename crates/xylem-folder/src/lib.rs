@@ -60,5 +60,5 @@ pub use trash::{KeptVersion, Restored, kept_paths, kept_versions, restore};
 pub use vector::{Dot, MemberId, Vector};
 pub use versions::{NoVersionPolicy, VersionPolicy};
 pub use watch::{FolderWatcher, Watched};
-pub use xylem_library::copies::copy_of;
-pub use xylem_library::{IGNORE_FILE, OWN};
+pub use xylem_files::copies::copy_of;
+pub use xylem_files::ours::{IGNORE_FILE, OWN};

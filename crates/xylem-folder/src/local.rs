@@ -8,6 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
+use xylem_base::os_path;
+use xylem_files::ListedFiles;
+use xylem_files::ours::OWN;
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_store::{DiskAttributes, ObjectPart, Store, StoreError};
@@ -26,10 +29,6 @@ use super::rules::{FolderRules, RulesNews};
 use super::stored::{Entries, IndexSource, IndexWriter, StoredIndex, newest};
 use super::trash::Trash;
 use super::vector::MemberId;
-use xylem_library::ListedFiles;
-use xylem_library::OWN;
-use xylem_library::keys;
-use xylem_library::os_path;
 
 /// File of the member's own index, in the state directory.
 const INDEX: &str = "index";
@@ -135,8 +134,8 @@ impl LastScan {
         let Some((store, root)) = &self.of else { return };
         let untouched = files.filter(|path| !self.touched.contains(*path));
         let wanted: BTreeSet<&[u8]> = untouched.map(Vec::as_slice).collect();
-        if let (false, Ok(store)) = (wanted.is_empty(), Store::open(xylem_library::disk(), store)) {
-            self.plan = xylem_library::publish::recorded_looks(&store, folder, root, &wanted);
+        if let (false, Ok(store)) = (wanted.is_empty(), Store::open(xylem_base::disk(), store)) {
+            self.plan = xylem_publish::recorded_looks(&store, folder, root, &wanted);
         }
     }
 
@@ -145,7 +144,7 @@ impl LastScan {
     pub(super) fn is_untouched(&self, path: &[u8], at: &Path) -> bool {
         let seen = self.plan.get(path).filter(|_| !self.touched.contains(path));
         seen.is_none_or(|seen| {
-            xylem_library::disk().metadata(at).map_or(true, |meta| meta.ctime == seen.ctime)
+            xylem_base::disk().metadata(at).map_or(true, |meta| meta.ctime == seen.ctime)
         })
     }
 }
@@ -327,7 +326,7 @@ impl SyncFolder {
             self.write_changes()?;
         }
         self.again = !is_marked(&self.root.join(OWN), &self.kept);
-        let store = Store::open(xylem_library::disk(), store)?;
+        let store = Store::open(xylem_base::disk(), store)?;
         // A missing listing is not an empty folder, which the others would take for the removal of all files.
         let file = store.object(root, ObjectPart::Listing)?.ok_or_else(|| {
             StoreError::NotFound { path: store.object_path(root, ObjectPart::Listing) }
@@ -641,16 +640,16 @@ impl IndexUpdate {
 
 /// Returns how the file at a path looks; `None` if there is no file.
 fn look(path: &Path) -> Option<FileLooks> {
-    file_looks(&xylem_library::disk().metadata(path).ok()?)
+    file_looks(&xylem_base::disk().metadata(path).ok()?)
 }
 
 /// Marks the folder as the one that belongs to the state directory.
 fn mark(own: &Path, kept: &Path) -> Result<(), FolderError> {
-    let id = keys::random::<32>().map_err(|e| at(own)(io::Error::other(e.to_string())))?;
+    let id = xylem_base::random::<32>().map_err(|e| at(own)(io::Error::other(e.to_string())))?;
     // If only one of the two markers is written, missing files are fetched again.
     [kept, own]
         .iter()
-        .try_for_each(|dir| replace(&dir.join(MARKER), xylem_library::hex(&id).as_bytes()))
+        .try_for_each(|dir| replace(&dir.join(MARKER), xylem_base::hex(&id).as_bytes()))
 }
 
 fn is_marked(own: &Path, kept: &Path) -> bool {

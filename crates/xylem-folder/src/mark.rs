@@ -6,12 +6,12 @@ use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xylem_base::{os_bytes, os_path};
+use xylem_files::ours::OWN;
+
 use super::error::at;
 use super::home::{GROUP, HomeError};
 use super::own_files::OwnFiles;
-use xylem_library::OWN;
-use xylem_library::keys;
-use xylem_library::{os_bytes, os_path};
 
 /// File in the folder's [own directory](OWN) that names the state directory.
 pub(super) const MARK: &str = "home";
@@ -132,7 +132,7 @@ pub(super) fn new_state_dir(
             return Ok(dir);
         }
     }
-    Ok(store.join("sync").join(xylem_library::hex(&keys::random::<{ ID_LEN / 2 }>()?)))
+    Ok(store.join("sync").join(xylem_base::hex(&xylem_base::random::<{ ID_LEN / 2 }>()?)))
 }
 
 /// Records the path of the folder that is kept in step from `dir`, if it has changed.

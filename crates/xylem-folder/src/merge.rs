@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use xylem_files::copies::{LONG, SHORT, copy_name};
 use xylem_hash::Hash;
 
 use super::attributes::ExtendedAttributes;
@@ -16,7 +17,6 @@ use super::index::{
 };
 use super::stored::{IndexSize, IndexSource};
 use super::vector::MemberId;
-use xylem_library::copies::{LONG, SHORT, copy_name};
 
 /// Most paths that come or are noted in one plan, if none goes: a member that joins a large folder need not hold all of
 /// it in memory.

@@ -1,5 +1,5 @@
 //! [`OwnFiles`]: the small files that a store keeps for a folder in step. Each begins with the hash of its content, so
-//! that a damaged file is not taken for a missing one. All access goes through the [medium](xylem_library::disk()) of the
+//! that a damaged file is not taken for a missing one. All access goes through the [medium](xylem_base::disk()) of the
 //! process.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -8,10 +8,10 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use xylem_base::disk;
 use xylem_store::{Clobber, FileRef, Medium, OpenHow, write_atomically};
 
 use super::error::{FolderError, at};
-use xylem_library::disk;
 
 /// Directory among these files that is watched for changes: it decides which keys are members and what is shared.
 pub(super) const ROLES: &str = "roles";

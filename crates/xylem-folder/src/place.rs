@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use xylem_library::os_path;
+use xylem_base::os_path;
 
 /// Permissions with which an owner may list a directory and change its entries.
 const OWNER: u32 = 0o700;

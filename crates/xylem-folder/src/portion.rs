@@ -110,7 +110,7 @@ impl SyncFolder {
     /// unknown.
     pub fn room(&self) -> Option<u64> {
         let index = self.own("index-0").metadata().map_or(0, |meta| meta.len());
-        let free = xylem_library::disk().free_bytes(&self.root).ok().flatten()?;
+        let free = xylem_base::disk().free_bytes(&self.root).ok().flatten()?;
         Some(free.saturating_sub(index.saturating_mul(2)))
     }
 

@@ -12,6 +12,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use xylem_base::os_bytes;
+use xylem_files::ours::{IGNORE_FILE, folds_to, is_members_own};
+use xylem_files::{Exclusion, RulesError, read_rules};
 use xylem_hash::Hash;
 use xylem_object::listing;
 
@@ -19,9 +22,6 @@ use super::error::{FolderError, at};
 use super::index::IndexItem;
 use super::own_files::{ROLES, replace};
 use super::place::within;
-use xylem_library::os_bytes;
-use xylem_library::{Exclusion, RulesError, read_rules};
-use xylem_library::{IGNORE_FILE, folds_to, is_members_own};
 
 /// Looks up the known item of a path in the folder.
 type KnownItem<'a> = dyn Fn(&[u8]) -> Result<Option<IndexItem>, FolderError> + 'a;

@@ -8,6 +8,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use xylem_base::disk;
 use xylem_hash::{Hash, Hasher};
 use xylem_store::{Clobber, Durability, FileRef, Medium, OpenHow, install};
 
@@ -16,7 +17,6 @@ use super::index::{
     END, Index, IndexEntry, IndexError, IndexItem, IndexParser, MAX_INDEX, MAX_ITEMS, Names,
     StateHasher, entry_size, put_entry, put_head, size_of_all,
 };
-use xylem_library::disk;
 
 /// Bytes that are read or written at once.
 const PIECE: usize = 64 * 1024;

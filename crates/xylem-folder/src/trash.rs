@@ -12,13 +12,14 @@ use std::path::{Path, PathBuf};
 #[cfg(any(test, not(unix)))]
 use std::time::UNIX_EPOCH;
 
+use xylem_base::{os_bytes, os_path};
+use xylem_files::ours::OWN;
+
 use super::apply::{exchange, link, rename_new};
 use super::index::ItemKind;
 use super::local::SyncFolder;
 use super::place::within;
 use super::versions::{APART_MS, DAY_MS, PathVersion, VersionPolicy, leaving};
-use xylem_library::OWN;
-use xylem_library::{os_bytes, os_path};
 
 /// Name of the trash within the folder's own directory.
 const DIR: &str = "trash";

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use xylem_engine::offered;
-use xylem_library::reachable::AddressChoice;
 use xylem_object::ticket::{Address, MAX_ADDRESSES};
+use xylem_peers::reachable::AddressChoice;
 
 use crate::event::Event;
 

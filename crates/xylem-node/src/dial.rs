@@ -7,6 +7,10 @@ use xylem_forward::FaceId;
 use xylem_link::CloseReason;
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
+use xylem_peers::PeerToDial;
+use xylem_peers::reachable::{
+    FaceAddress, FetchWays, PeerAddress, PeerWay, Redials, Relay, Starts,
+};
 
 use crate::discovery::LanSearch;
 use crate::event::Event;
@@ -16,10 +20,6 @@ use crate::meeting::CodeDht;
 use crate::reaching;
 use crate::ticket_meeting::TicketSearch;
 use xylem_engine::{Engine, FaceEnd, RelayUse, ways_to};
-use xylem_library::peers::PeerToDial;
-use xylem_library::reachable::{
-    FaceAddress, FetchWays, PeerAddress, PeerWay, Redials, Relay, Starts,
-};
 use xylem_reach::relay::{ConnectTarget, RelayRefusal};
 
 /// Time after which a missing sharer counts as absent: relays have reported it absent and other addresses have been

@@ -7,21 +7,22 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use xylem_app::RegistrationNews;
 use xylem_app::object::ObjectNews;
+use xylem_base::json;
 use xylem_engine::RelayNotice;
+use xylem_files::LibraryEvent;
 use xylem_hash::Hash;
-use xylem_library::mail::MailEvent;
-use xylem_library::pieces::ProgressSnapshot;
-use xylem_library::reachable::{FaceAddress, LeftOut, WayTaken};
-use xylem_library::{LibraryEvent, json};
 use xylem_link::{Level, LinkStats};
+use xylem_mailbox::MailEvent;
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
+use xylem_peers::reachable::{FaceAddress, LeftOut, WayTaken};
 use xylem_reach::kind::{NatKind, ReachWay, Reachability};
+use xylem_sink::GetSummary;
+use xylem_sink::pieces::ProgressSnapshot;
 
 use crate::code::CodeEvent;
 use crate::fetch::TriedPeer;
-use xylem_library::GetSummary;
 
 /// An event of a running call; events are reported in order.
 ///

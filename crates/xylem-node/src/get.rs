@@ -7,7 +7,15 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::shaping::LinkOptions;
+use xylem_base::{Blame, Error, Failure, Stop, canonical, disk};
+use xylem_files::held::Holdings;
+use xylem_files::signed::{self, SignedPublication};
+use xylem_files::{Existing, FetchMode, SaveOptions, record};
 use xylem_object::{Manifest, PublicationKind, Ticket};
+use xylem_peers::reachable::{PeerAddress, Relay};
+use xylem_publish::{onward, root_as, root_of};
+use xylem_sink::follow::begins_with;
+use xylem_sink::{Context, Destination, GetSummary, SaveError, Sink, Tally};
 use xylem_store::{FileKind, FileRef, OpenHow, Store};
 use xylem_tree::TreeKind;
 
@@ -18,18 +26,6 @@ use crate::follow::newest;
 use crate::meeting::CodeDht;
 use crate::peers::{HostOffer, Swarm};
 use xylem_engine::wall_clock;
-use xylem_library::GetSummary;
-use xylem_library::follow::begins_with;
-use xylem_library::held::Holdings;
-use xylem_library::keys;
-use xylem_library::publish::{onward, root_as, root_of};
-use xylem_library::reachable::{PeerAddress, Relay};
-use xylem_library::record;
-use xylem_library::signed::{self, SignedPublication};
-use xylem_library::sink::{self, Context, Destination, SaveError, Sink, Tally};
-use xylem_library::{
-    Blame, Error, Existing, Failure, FetchMode, SaveOptions, Stop, canonical, disk,
-};
 
 /// Why [`get`] ends early.
 #[derive(Debug, thiserror::Error)]
@@ -79,7 +75,7 @@ impl Failure for GetError {
     }
 }
 
-crate::failure::of_library!(GetError: xylem_library::keys::KeyFileError, xylem_library::publish::PublishError, xylem_library::sink::SaveError, xylem_store::StoreError);
+crate::failure::of_library!(GetError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_publish::PublishError, xylem_sink::SaveError, xylem_store::StoreError);
 
 /// Most missing files that a message lists.
 const MAX_NAMED: usize = 20;
@@ -320,7 +316,7 @@ fn fetch_ticket(
     let other_tree = manifest.tree != TreeKind::Blake3;
     let dry = options.save.doing == FetchMode::DryRun;
     let on_disk = destination.is_some() && options.save.range.is_none() && !other_tree && !dry;
-    let mut sink = sink::make(&options.save, &manifest, destination, store)?;
+    let mut sink = xylem_sink::make(&options.save, &manifest, destination, store)?;
     if on_disk {
         let signed = signed(fetch, manifest.clone(), ticket);
         join(fetch, options, &signed, Holdings::default(), on_event)?;
@@ -393,7 +389,7 @@ fn join(
 ) -> Result<(), GetError> {
     let identity = match &options.serve {
         Some(serve) if serve.seed => {
-            Some(keys::load_or_create(&options.store.join("keys").join("link"))?)
+            Some(xylem_keys::load_or_create(&options.store.join("keys").join("link"))?)
         }
         _ => None,
     };
@@ -452,7 +448,7 @@ fn fill(
             with_context(look, tally, |cx| sink.begin(cx))?;
         }
         while let Some(event) = look.next_event()? {
-            with_context(look, tally, |cx| sink::deliver(sink, event, cx))?;
+            with_context(look, tally, |cx| xylem_sink::deliver(sink, event, cx))?;
         }
         let refused = look.take_refused();
         if !refused.is_empty() {
@@ -496,7 +492,7 @@ fn deliver_proven_nodes(fetch: &mut Fetch, sink: &mut dyn Sink, tally: &mut Tall
     fetch.look(&mut |_| {}, |look| {
         look.transfer().flush_nodes();
         while let Some(event) = look.transfer().poll_event() {
-            if with_context(look, tally, |cx| sink::deliver(sink, event, cx)).is_err() {
+            if with_context(look, tally, |cx| xylem_sink::deliver(sink, event, cx)).is_err() {
                 break;
             }
         }

@@ -1,10 +1,10 @@
 //! Entry points [`share`], [`get`], [`verify`], [`scrub()`] and [`run_node`]. They add sockets, a clock and threads to
 //! the sans-io crates, so that a program publishes, fetches or forwards with one call.
 //!
-//! Content comes from the file system (`xylem-library`) and leaves through an encrypted link or any kind of NDN socket
-//! (`xylem-sockets`); fetched content goes the opposite way. This crate never prints and never exits. It reports
+//! Content comes from the file system (`xylem-publish`) and leaves through an encrypted link or any kind of NDN socket
+//! (`xylem-sockets`); fetched content goes the opposite way (`xylem-sink`). This crate never prints and never exits. It reports
 //! [`Event`]s and returns one error type per verb. Each error names the party that has to act
-//! ([`xylem_library::Failure`]); a caller maps that to an exit code.
+//! ([`xylem_base::Failure`]); a caller maps that to an exit code.
 
 mod event;
 mod failure;
@@ -59,15 +59,15 @@ pub use xylem_engine::{
 };
 pub use xylem_folder::{MeshNews, MeshStart};
 pub use xylem_forward::ForwardingStrategy;
-pub use xylem_library::admission::Prove;
-pub use xylem_library::reachable::{
+pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
+pub use xylem_mgmt::Carrier;
+pub use xylem_peers::admission::Prove;
+pub use xylem_peers::reachable::{
     FaceAddress, HostLookupError, HostPortError, LINK_PORT, LinkKeyError, NDN_PORT, NotDiallable,
     PeerAddress, PeerUri, PeerUriError, PeerWay, Relay, RelayUriError, ResolveError,
     ServerNameError, WEB_SOCKET_PORT, WayTaken,
 };
-pub use xylem_library::{GetSummary, PeerBytes};
-pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
-pub use xylem_mgmt::Carrier;
 pub use xylem_reach::kind::{NatKind, ReachWay};
 pub use xylem_reach::relay::RelayCounters as RelayMetrics;
+pub use xylem_sink::{GetSummary, PeerBytes};
 pub use xylem_sockets::SitePage;

@@ -5,16 +5,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use xylem_library::{Error, Stop, disk};
+use xylem_base::{Error, Stop, disk};
 use xylem_object::listing::Entry;
 use xylem_object::{Manifest, Ticket};
+use xylem_peers::reachable::PeerAddress;
 use xylem_store::Store;
 
 use crate::event::Event;
 use crate::fetch::{Fetch, FetchError};
 use crate::remote::RemotePeers;
 use crate::scrub::RepairOptions;
-use xylem_library::reachable::PeerAddress;
 
 /// Returns the ticket, completed by the first exchange with a peer, and the signed manifest. Peers in `from` are asked
 /// instead of the ticket's own.
@@ -39,7 +39,7 @@ pub fn look(
 /// in `store` or from peers. It is proven before the first entry is passed on.
 ///
 /// # Errors
-/// Those of [`xylem_library::verify::list`].
+/// Those of [`xylem_check::verify::list`].
 pub fn list(
     store: &Path,
     ticket: &Ticket,
@@ -51,5 +51,5 @@ pub fn list(
     let store = Store::open(disk(), store)?;
     let on_event = RefCell::new(on_event);
     let mut peers = RemotePeers::new(asked, None, &on_event);
-    Ok(xylem_library::verify::list(&store, ticket, &mut peers, stop, each)?)
+    Ok(xylem_check::verify::list(&store, ticket, &mut peers, stop, each)?)
 }

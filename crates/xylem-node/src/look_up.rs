@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use xylem_engine::{look_up, ways_to};
-use xylem_library::reachable::HostLookupError;
 use xylem_object::ticket::Address;
+use xylem_peers::reachable::HostLookupError;
 
 /// Resolves a ticket's addresses, in their order. Also returns why some of them resolve to nothing.
 pub(crate) fn resolved(addresses: &[Address]) -> (Vec<SocketAddr>, Vec<HostLookupError>) {

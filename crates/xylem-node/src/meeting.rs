@@ -11,7 +11,6 @@ use xylem_discovery::{
     DhtOptions, FirstNodes, MAX_KEPT_NODES, Wake, is_local, keep_nodes, known_nodes, nodes_to_keep,
 };
 use xylem_engine::{Engine, Meeting};
-use xylem_library::keys;
 
 use crate::discovery::DhtStart;
 
@@ -58,7 +57,7 @@ impl DhtEntry {
     pub(crate) fn poll(&mut self, engine: &mut Engine) -> bool {
         let first = || FirstNodes::new(&self.options, self.wake.clone());
         let nodes = self.first.get_or_insert_with(first).poll();
-        let (Some(nodes), Ok(seed)) = (nodes, keys::random()) else { return false };
+        let (Some(nodes), Ok(seed)) = (nodes, xylem_base::random()) else { return false };
         if nodes.is_empty() && engine.dht(self.of).is_some() {
             // The names could not be looked up. What is known stays.
             return false;

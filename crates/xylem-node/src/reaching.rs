@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use xylem_engine::{Engine, RelayNotice, RelayUse, advertised};
-use xylem_library::reachable::{HostLookupError, PeerAddress, Relay, RelayWays};
+use xylem_peers::reachable::{HostLookupError, PeerAddress, Relay, RelayWays};
 use xylem_reach::kind::RelayReport;
 use xylem_reach::relay::{ConnectTarget, VouchedName};
 

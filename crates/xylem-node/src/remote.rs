@@ -3,15 +3,16 @@
 use std::cell::RefCell;
 
 use crate::shaping::LinkOptions;
-use xylem_library::{Blame, Failure, Keep, Remote, Stop, Wanted};
+use xylem_base::{Blame, Failure, Stop};
+use xylem_check::{Keep, Remote, Wanted};
 use xylem_object::Ticket;
+use xylem_peers::reachable::PeerAddress;
 use xylem_tree::Geometry;
 
 use crate::event::Event;
 use crate::fetch::Fetch;
 use crate::look_up::resolved;
 use crate::scrub::RepairOptions;
-use xylem_library::reachable::PeerAddress;
 
 /// A publication and the peers that may have it.
 struct RemoteSource {
@@ -134,7 +135,7 @@ impl Remote for RemotePeers<'_, '_> {
         for one in wanted {
             let Wanted { object, root, geometry, segments, verifier } = one;
             let added = fetch.transfer().add_object(object, root, geometry, segments, [], verifier);
-            added.map_err(|e| xylem_library::Error::usage(e.to_string()))?;
+            added.map_err(|e| xylem_base::Error::usage(e.to_string()))?;
         }
         match self.noting(|on_event| fetch.drain(stop, on_event, &mut |event| Ok(keep(event)?))) {
             Ok(()) => {

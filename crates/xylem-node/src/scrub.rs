@@ -5,14 +5,14 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_library::scrub::{ScrubOptions, ScrubSummary, Throttle};
-use xylem_library::{Error, Stop, disk, keys};
+use xylem_base::{Error, Stop, disk};
+use xylem_check::scrub::{ScrubOptions, ScrubSummary, Throttle};
 use xylem_link::StaticKey;
+use xylem_peers::reachable::PeerAddress;
 use xylem_store::Store;
 
 use crate::event::Event;
 use crate::remote::RemotePeers;
-use xylem_library::reachable::PeerAddress;
 
 /// Interval at which a waiting thread checks whether it should end.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,7 +31,7 @@ pub struct RepairOptions {
 /// Reads the files again that `options` select from the store in `directory`. Repairs damage if `options` ask for it.
 ///
 /// # Errors
-/// As [`xylem_library::scrub::scrub`].
+/// As [`xylem_check::scrub::scrub`].
 pub fn scrub(
     directory: &Path,
     options: &ScrubOptions,
@@ -40,7 +40,7 @@ pub fn scrub(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ScrubSummary, Error> {
     let store = Store::open(disk(), directory)?;
-    let own = keys::load_existing(&directory.join("keys").join("link")).ok();
+    let own = xylem_keys::load_existing(&directory.join("keys").join("link")).ok();
     let own = own.map(|secret| StaticKey::from_bytes(secret).public().0);
     let on_event = RefCell::new(on_event);
     let mut peers = RemotePeers::new(repair, own, &on_event);
@@ -48,7 +48,7 @@ pub fn scrub(
     let limit = repair.limit_rate.filter(|limit| *limit > 0);
     let limit = limit.map(|bytes| ReadRate { bytes, started: Instant::now() });
     let throttle = limit.as_ref().map(|limit| limit as &dyn Throttle);
-    Ok(xylem_library::scrub::scrub(&store, options, &mut peers, throttle, stop, &mut report)?)
+    Ok(xylem_check::scrub::scrub(&store, options, &mut peers, throttle, stop, &mut report)?)
 }
 
 /// A limit on bytes read a second.

@@ -4,10 +4,10 @@
 
 use xylem_forward::FaceId;
 use xylem_link::{Level, LinkConfig, PostQuantum, Shaping};
+use xylem_peers::reachable::FaceAddress;
 
 use crate::event::Event;
 use xylem_engine::Engine;
-use xylem_library::reachable::FaceAddress;
 
 /// Largest link datagram in bytes. With a relay's header before it, it still fits a UDP datagram over IPv4: 65,507
 /// bytes.

@@ -7,10 +7,9 @@ use std::time::Duration;
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
 use xylem_engine::{Engine, Meeting};
 use xylem_hash::Hash;
-use xylem_library::keys;
-use xylem_library::reachable::PeerAddress;
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
+use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, CodeRole, PunchWay};
 use xylem_reach::names::TicketMeeting;
 
@@ -33,7 +32,7 @@ const PUNCH_ANEW: Duration = Duration::from_secs(600);
 
 fn punching(role: CodeRole, meeting: &TicketMeeting, near: bool) -> Option<CodePunching> {
     // Without randomness no link works either.
-    Some(CodePunching::with_key(role, meeting.punch, near, &keys::random().ok()?))
+    Some(CodePunching::with_key(role, meeting.punch, near, &xylem_base::random().ok()?))
 }
 
 /// One ticket by which the sharer is listed.

@@ -4,10 +4,11 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use xylem_library::publish::root_of;
-use xylem_library::verify::{Extras, VerifySummary};
-use xylem_library::{Blame, Error, Stop, canonical, disk};
+use xylem_base::{Blame, Error, Stop, canonical, disk};
+use xylem_check::verify::{Extras, VerifySummary};
 use xylem_object::Ticket;
+use xylem_peers::reachable::PeerAddress;
+use xylem_publish::root_of;
 use xylem_store::Store;
 
 use crate::event::{Event, from_library};
@@ -16,7 +17,6 @@ use crate::follow::{continues, newest};
 use crate::remote::RemotePeers;
 use crate::scrub::RepairOptions;
 use crate::shaping::LinkOptions;
-use xylem_library::reachable::PeerAddress;
 
 /// How to compare what is on disk with a ticket.
 #[derive(Clone, Debug)]
@@ -38,7 +38,7 @@ pub struct VerifyOptions {
 /// Compares what is on disk with a ticket.
 ///
 /// # Errors
-/// Those of [`xylem_library::verify::verify`]. Damage is no error: see [`VerifySummary::damage`] and
+/// Those of [`xylem_check::verify::verify`]. Damage is no error: see [`VerifySummary::damage`] and
 /// [`VerifySummary::extra`].
 pub fn verify(
     options: &VerifyOptions,
@@ -53,15 +53,8 @@ pub fn verify(
     let mut peers = RemotePeers::new(&asked, None, &on_event);
     let mut report = |event| (on_event.borrow_mut())(Event::Library(event));
     let VerifyOptions { path, ticket, extras, .. } = options;
-    let compared = xylem_library::verify::verify(
-        &store,
-        path,
-        ticket,
-        *extras,
-        &mut peers,
-        stop,
-        &mut report,
-    )?;
+    let compared =
+        xylem_check::verify::verify(&store, path, ticket, *extras, &mut peers, stop, &mut report)?;
     drop(peers);
     let grew = !compared.damage.is_empty() && path.is_file();
     let grown = match grew {

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use xylem_base::Wake;
 use xylem_engine::{Engine, EngineError};
-use xylem_library::reads::Wake;
 
 /// Makes a function that wakes this engine's loop.
 pub(crate) fn wake_of(engine: &mut Engine) -> Result<Wake, EngineError> {

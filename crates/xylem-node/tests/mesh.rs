@@ -9,15 +9,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xylem_base::Stop;
+use xylem_files::walk::Selection;
 use xylem_folder::{MemberLog, MemberStatement, Past, Roles, SyncGroup};
-use xylem_library::reachable::PeerAddress;
-use xylem_library::{Selection, Stop, keys};
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareOptions,
     serve_group,
 };
 use xylem_object::{PublisherId, PublisherKey, Ticket};
+use xylem_peers::reachable::PeerAddress;
 
 const MEMBERS: u8 = 10;
 const UPDATES: u64 = 1_000;
@@ -100,8 +101,8 @@ impl Member {
         stop: &Stop,
     ) -> Self {
         std::fs::create_dir_all(dir.join("keys")).unwrap();
-        let key = PublisherKey::from_bytes(&keys::load_or_create(&dir.join("key")).unwrap());
-        let link_key = keys::load_or_create(&dir.join("keys").join("link")).unwrap();
+        let key = PublisherKey::from_bytes(&xylem_keys::load_or_create(&dir.join("key")).unwrap());
+        let link_key = xylem_keys::load_or_create(&dir.join("keys").join("link")).unwrap();
         let options = ShareOptions {
             paths: Vec::new(),
             name: None,
@@ -247,7 +248,7 @@ fn until<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
 fn members(count: u8, dir: &std::path::Path, wire: &Wire, stop: &Stop) -> (SyncGroup, Vec<Member>) {
     let path = |n: u8| dir.join(n.to_string());
     std::fs::create_dir_all(path(0)).unwrap();
-    let founder = keys::load_or_create(&path(0).join("key")).unwrap();
+    let founder = xylem_keys::load_or_create(&path(0).join("key")).unwrap();
     let group = SyncGroup::new([7; 32], PublisherKey::from_bytes(&founder).public());
     let mut members = vec![Member::start(&group, 0, &path(0), None, wire, stop)];
     for n in 1..count {

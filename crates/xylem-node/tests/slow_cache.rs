@@ -10,8 +10,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xylem_base::{Stop, use_medium};
 use xylem_faults::Gate;
-use xylem_library::{Stop, use_medium};
 use xylem_node::{Event, NodeConfig, NodeRoute, run_node};
 use xylem_packet::{DataBuilder, InterestBuilder, Name, Packet, frame_len};
 

@@ -3,7 +3,8 @@
 use std::io;
 use std::path::PathBuf;
 
-use xylem_library::{Blame, Error, Failure, ListedError, advised, blame_of};
+use xylem_base::{Blame, Error, Failure, advised, blame_of};
+use xylem_files::ListedError;
 use xylem_node::FetchError;
 use xylem_object::ManifestError;
 use xylem_store::StoreError;

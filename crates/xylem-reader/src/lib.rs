@@ -15,7 +15,7 @@
 //! ```no_run
 //! use std::io::{Read, Seek, SeekFrom};
 //! use std::path::PathBuf;
-//! use xylem_library::Stop;
+//! use xylem_base::Stop;
 //! use xylem_reader::{Options, Reader};
 //!
 //! let ticket = std::env::args().nth(1).unwrap_or_default().parse()?;

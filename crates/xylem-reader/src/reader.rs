@@ -6,14 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use xylem_base::{Stop, disk, os_path};
+use xylem_files::signed::SignedPublication;
+use xylem_files::{Listed, ListedFiles};
 use xylem_hash::Hash;
-use xylem_library::reachable::{PeerAddress, Relay};
-use xylem_library::signed::SignedPublication;
-use xylem_library::{Listed, ListedFiles, Stop, disk, os_path};
 use xylem_node::code::CodeDht;
 use xylem_node::{Event, LinkOptions};
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::{Manifest, ObjectId, PublicationKind, Ticket};
+use xylem_peers::reachable::{PeerAddress, Relay};
 use xylem_store::{ObjectPart, Store, StoreError};
 use xylem_tree::Geometry;
 

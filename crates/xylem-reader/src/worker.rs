@@ -7,8 +7,8 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use xylem_library::signed::{self, SignedPublication};
-use xylem_library::{Blame, Failure, Stop};
+use xylem_base::{Blame, Failure, Stop};
+use xylem_files::signed::{self, SignedPublication};
 use xylem_node::{Event, Fetch, FetchError, FetchNext, FetchView, newest};
 use xylem_object::ObjectId;
 use xylem_store::{Store, StoreError};

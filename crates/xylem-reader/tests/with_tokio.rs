@@ -11,7 +11,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncSeekExt};
-use xylem_library::Stop;
+use xylem_base::Stop;
 use xylem_node::{Event, PeerAddress, ShareOptions, share};
 use xylem_object::Ticket;
 use xylem_reader::{AsyncFile, Options, Reader};

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use xylem_library::Stop;
+use xylem_base::Stop;
 use xylem_object::PublisherId;
 
 /// Time that a member's turn lasts if others wait; doubled after each turn that was too short.

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use serde::{Deserialize, Serialize};
+use xylem_base::{disk, os_path};
+use xylem_files::Only;
 use xylem_folder::{HomeError, MemberStatement, ObstacleKind, Obstacles, SyncHome};
-use xylem_library::{Only, disk, os_path};
 use xylem_node::{at_changes, wall_clock};
 use xylem_store::{Clobber, write_atomically};
 

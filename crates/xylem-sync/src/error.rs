@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xylem_base::{Blame, Error, Failure, advised, blame_of};
 use xylem_folder::{FolderError, HomeError, PartTooLong};
-use xylem_library::keys::KeyFileError;
-use xylem_library::{Blame, Error, Failure, advised, blame_of};
+use xylem_keys::KeyFileError;
 use xylem_node::{GetError, HostLookupError, HostPortError, ResolveError, ShareError};
 use xylem_store::StoreError;
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::time::Duration;
 
+use xylem_base::{Stop, os_bytes};
+use xylem_files::{Existing, Only, Output, SaveOptions};
 use xylem_folder::{FolderError, MAX_INDEX, MemberStatement, StoredIndex};
-use xylem_library::{Existing, Only, Output, SaveOptions, Stop, os_bytes};
 use xylem_node::{Event, GetError, GetOptions, get};
 use xylem_object::Ticket;
 

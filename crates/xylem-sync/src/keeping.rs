@@ -7,13 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xylem_base::{Stop, canonical};
+use xylem_files::walk::Selection;
 use xylem_folder::{
     FolderWatcher, HomeError, Invitation, LastRun, OWN, RoleSchema, SyncFolder, SyncHome,
     VersionPolicy, Watched, present,
 };
-use xylem_library::keys::Keyring;
-use xylem_library::reachable::{PeerAddress, PeerUri, Relay};
-use xylem_library::{Selection, Stop, canonical, keys};
+use xylem_keys::Keyring;
 use xylem_link::StaticKey;
 use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
@@ -21,6 +21,7 @@ use xylem_node::{
 };
 use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
+use xylem_peers::reachable::{PeerAddress, PeerUri, Relay};
 
 use crate::board::{FolderStep, StatusBoard, SyncStatus, paused};
 use crate::error::{OldPlaceError, SyncError};
@@ -313,7 +314,7 @@ pub fn sync(
         witnesses: Vec::new(),
         store: options.store.clone(),
     };
-    let link_key = keys::load_or_create(&options.store.join("keys").join("link"))?;
+    let link_key = xylem_keys::load_or_create(&options.store.join("keys").join("link"))?;
     let link_key = StaticKey::from_bytes(link_key).public().0;
     let (tell, news) = mpsc::channel();
     let known = home.members()?;
@@ -405,7 +406,7 @@ fn keep_shown(options: &SyncOptions, home: &SyncHome, key: &PublisherKey) -> Res
     let keyring = Keyring::at(&options.store);
     let mut certificates = vec![keyring.certificate(which)?];
     for path in chain {
-        certificates.push(keys::certificate(path)?);
+        certificates.push(xylem_keys::certificate(path)?);
     }
     let (founder, signer) = (&home.invitation.group.founder, keyring.signer(which)?);
     let shown = present(founder, &key.public(), &signer, &certificates);

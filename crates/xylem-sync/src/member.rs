@@ -7,15 +7,16 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
+use xylem_base::{Blame, Failure, Stop, os_bytes};
+use xylem_files::{LibraryEvent, SkipReason, walk::Selection};
 use xylem_folder::{
     AdoptedState, FULL_MESH, Invitation, MemberLog, MemberStatement, Membership, ObstacleKind,
     Past, RulesNews, SyncFolder, SyncHome, WaitingRules, Watched,
 };
-use xylem_library::publications::PublicationId;
-use xylem_library::{Blame, Failure, LibraryEvent, Selection, SkipReason, Stop, os_bytes};
 use xylem_node::{Event, OneShare, ServiceHandle, wall_clock};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_packet::{Component, Name};
+use xylem_publish::publications::PublicationId;
 
 use crate::asking::{FetchTurns, SERVED};
 use crate::error::SyncError;

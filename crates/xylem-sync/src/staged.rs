@@ -6,9 +6,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xylem_base::os_path;
 use xylem_folder::holds_content;
 use xylem_hash::Hash;
-use xylem_library::os_path;
 
 /// Suffix after the root for a part of a file.
 const PART: &str = ".part";

@@ -7,9 +7,9 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xylem_base::{Blame, Failure, Stop};
 use xylem_folder::{HomeError, Invitation, LastRun, SyncHome};
-use xylem_library::reachable::PeerAddress;
-use xylem_library::{Blame, Failure, Stop};
+use xylem_peers::reachable::PeerAddress;
 use xylem_sync::{FolderStep, SyncError, SyncEvent, SyncOptions, all_statuses, sync};
 
 /// Longer than anything here takes.

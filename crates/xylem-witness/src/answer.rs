@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use xylem_base::UnixTime;
+use xylem_files::LibraryEvent;
 use xylem_forward::FaceId;
 use xylem_object::packets::digest_signed;
 use xylem_object::witness::{WitnessSubject, is_witness_name, submitted_cosignature};
 use xylem_object::{PublisherId, naming};
 use xylem_packet::Interest;
+use xylem_publish::publications::Publications;
 
 use super::kept::{Cosigned, SharedVersion};
-use xylem_library::LibraryEvent;
-use xylem_library::UnixTime;
-use xylem_library::publications::Publications;
 
 impl Cosigned {
     /// Answers an Interest that asks for, or submits, co-signatures of a shared publication: returns the Data, and

@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use xylem_base::{Blame, Error, UnixTime};
+use xylem_files::Testimony;
 use xylem_object::witness::{Evidence, HistorySplit, SignedVersion, VersionStep, step};
 use xylem_packet::Name;
 
@@ -11,9 +13,6 @@ use super::newest::ASK_EVERY;
 use super::questions::OpenQuestions;
 use super::record::keep_evidence;
 use super::versions::VersionSource;
-use xylem_library::Testimony;
-use xylem_library::UnixTime;
-use xylem_library::{Blame, Error};
 
 /// Pause before peers are asked again, while co-signatures are missing.
 const AGAIN: Duration = Duration::from_millis(250);
@@ -231,7 +230,7 @@ mod tests {
     use crate::record::tests::{NOW, Witnesses, later, version};
     use bytes::Bytes;
     use std::collections::VecDeque;
-    use xylem_library::LibraryEvent;
+    use xylem_files::LibraryEvent;
     use xylem_object::packets::digest_signed;
     use xylem_object::witness::encode_list;
     use xylem_packet::Interest;

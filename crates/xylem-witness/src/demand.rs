@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use xylem_base::UnixTime;
+use xylem_keys::certificate;
 use xylem_object::witness::{MAX_COSIGNATURES, Witness, WitnessStatement, WitnessSubject};
 use xylem_packet::Name;
 
 use super::MAX_AHEAD_MS;
 use super::error::CosigningError;
-use xylem_library::UnixTime;
-use xylem_library::keys::certificate;
 
 /// The required witnesses, their number, and the greatest age of a co-signature.
 pub struct CosignatureDemand {

@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 
+use xylem_base::{Blame, Failure, NoRandomness, advised, blame_of};
+use xylem_keys::KeyFileError;
 use xylem_object::witness::{HistorySplit, MAX_COSIGNATURES, StepError};
 use xylem_packet::{EncodeError, Name};
 use xylem_store::StoreError;
-
-use xylem_library::keys::KeyFileError;
-use xylem_library::{Blame, Failure, advised, blame_of};
 
 /// Why no version is co-signed, or no witness can be asked.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +89,12 @@ impl From<StepError> for CosigningError {
             StepError::Split(split) => Self::Split(split),
             other => Self::NotNext(other),
         }
+    }
+}
+
+impl From<NoRandomness> for CosigningError {
+    fn from(e: NoRandomness) -> Self {
+        Self::Key(e.into())
     }
 }
 

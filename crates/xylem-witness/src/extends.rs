@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use xylem_base::{Error, disk};
+use xylem_files::signed;
 use xylem_object::witness::{Evidence, HistorySplit, SignedVersion};
 use xylem_object::{PublicationKind, Ticket};
 use xylem_store::Store;
@@ -14,8 +16,6 @@ use super::ask::{Witnessed, witnessed};
 use super::demand::CosignatureDemand;
 use super::record::keep_evidence;
 use super::versions::{DialVersions, VersionSource};
-use xylem_library::Error;
-use xylem_library::{disk, signed};
 
 /// Time to fetch the older file's manifest for evidence, if that file is not a prefix.
 const ASK_OLDER: Duration = Duration::from_secs(5);
@@ -54,7 +54,7 @@ pub struct ExtendsSummary {
 /// co-signatures of the newer file.
 ///
 /// # Errors
-/// [`Blame::Usage`](xylem_library::Blame::Usage) for tickets that cannot be compared, [`Blame::Network`](xylem_library::Blame::Network)
+/// [`Blame::Usage`](xylem_base::Blame::Usage) for tickets that cannot be compared, [`Blame::Network`](xylem_base::Blame::Network)
 /// if no reachable peer has the newer file. A rewritten history is no error: see [`ExtendsSummary::why_not`].
 pub fn extends(
     options: &ExtendsOptions,

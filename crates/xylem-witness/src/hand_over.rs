@@ -1,13 +1,12 @@
 //! [`hand_over`]: submits a co-signature to the peers that serve the publication.
 
 use bytes::Bytes;
+use xylem_base::Error;
 use xylem_object::witness::{SubmissionReply, submission};
 use xylem_packet::{Data, Interest, NameRef};
 
 use super::newest::ASK_EVERY;
 use super::versions::VersionSource;
-use xylem_library::Error;
-use xylem_library::keys;
 
 /// Attempts while no peer answers.
 const TRIES: usize = 3;
@@ -22,7 +21,7 @@ pub(super) fn hand_over(
 ) -> Result<Option<SubmissionReply>, Error> {
     for _ in 0..TRIES {
         let lifetime = ASK_EVERY.as_millis() as u64;
-        let interest = submission(object, cosignature, keys::random()?, lifetime)
+        let interest = submission(object, cosignature, xylem_base::random()?, lifetime)
             .map_err(|e| Error::usage(e.to_string()))?;
         let asked = Interest::decode(&interest).map_err(|e| Error::usage(e.to_string()))?;
         peers.ask(&interest);

@@ -5,6 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use xylem_base::UnixTime;
+use xylem_files::Testimony;
 use xylem_forward::FaceId;
 use xylem_object::Manifest;
 use xylem_object::witness::{
@@ -15,8 +17,6 @@ use xylem_object::witness::{
 use super::MAX_AHEAD_MS;
 use super::demand::named;
 use super::error::CosigningError;
-use xylem_library::Testimony;
-use xylem_library::UnixTime;
 
 const DIR: &str = "witnessed";
 const MAX_FILE: u64 = (MAX_COSIGNATURES * (MAX_COSIGNATURE + 2) + 2) as u64;

@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_base::Error;
 use xylem_object::PublisherId;
 use xylem_object::growing::{pointer_name, pointer_target};
 use xylem_object::naming::{self, PublicationRequest};
 use xylem_packet::{InterestBuilder, Name, Packet};
-
-use xylem_library::Error;
-use xylem_library::keys;
 
 /// Lifetime of an Interest for the newest version, and the time between two of them while the publisher is silent.
 pub const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -47,7 +45,7 @@ impl NewestQuery {
         InterestBuilder::new(name.as_ref())
             .can_be_prefix(discovers)
             .must_be_fresh(discovers)
-            .nonce(keys::random()?)
+            .nonce(xylem_base::random()?)
             .lifetime_ms(lifetime.as_millis() as u64)
             .encode(&mut interest)
             .map_err(|e| too_long(&e))?;

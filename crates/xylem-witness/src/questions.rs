@@ -3,13 +3,12 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use xylem_base::Error;
 use xylem_object::witness::{question, read_list};
 use xylem_packet::{Data, InterestBuilder, Name};
 
 use super::newest::ASK_EVERY;
 use super::versions::VersionSource;
-use xylem_library::Error;
-use xylem_library::keys;
 
 /// Most unanswered Interests.
 const MAX_OPEN: usize = 256;
@@ -31,10 +30,10 @@ impl OpenQuestions {
     pub(super) fn ask(&mut self, peers: &mut impl VersionSource) -> Result<(), Error> {
         let Self { object, open } = self;
         peers.ask_each(&mut || {
-            let name = question(object.as_ref(), keys::random()?);
+            let name = question(object.as_ref(), xylem_base::random()?);
             let mut interest = Vec::new();
             InterestBuilder::new(name.as_ref())
-                .nonce(keys::random()?)
+                .nonce(xylem_base::random()?)
                 .lifetime_ms(ASK_EVERY.as_millis() as u64)
                 .encode(&mut interest)
                 .map_err(|e| Error::usage(e.to_string()))?;

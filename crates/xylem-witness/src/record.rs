@@ -10,6 +10,7 @@ use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use xylem_base::{UnixTime, disk};
 use xylem_hash::Hash;
 use xylem_object::witness::{
     Evidence, SignedVersion, VersionStep, Witness, WitnessStatement, WitnessSubject, cosign, step,
@@ -20,8 +21,6 @@ use xylem_store::{Clobber, StoreError, create_dirs, write_atomically};
 use xylem_trust::{Signer, key_name_of};
 
 use super::error::CosigningError;
-use xylem_library::UnixTime;
-use xylem_library::disk;
 
 /// Age at which the newest version is co-signed again: the later time shows that no newer version is withheld.
 pub const COSIGN_AGAIN: std::time::Duration = std::time::Duration::from_secs(3_600);
@@ -316,7 +315,7 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use xylem_library::keys::{KeyKind, Keyring};
+    use xylem_keys::{KeyKind, Keyring};
     use xylem_object::witness::{HistorySplit, StepError};
     use xylem_object::{Growing, Manifest, PublisherKey, naming, sign_manifest};
     use xylem_tree::{Geometry, Outboard, SegmentSize, consistency};

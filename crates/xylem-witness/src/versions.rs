@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_base::{Error, UnixTime};
+use xylem_files::LibraryEvent;
 use xylem_object::Ticket;
 use xylem_object::witness::SignedVersion;
 use xylem_packet::Name;
-
-use xylem_library::Error;
-use xylem_library::LibraryEvent;
-use xylem_library::UnixTime;
 
 /// Versions of one publication, as peers serve them.
 pub trait VersionSource {

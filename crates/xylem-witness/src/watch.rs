@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_base::{Blame, Error};
+use xylem_files::{LibraryEvent, Testimony};
 use xylem_object::Ticket;
 use xylem_object::witness::{
     HistorySplit, SignedVersion, StepError, SubmissionReply, VersionStep, step,
@@ -20,9 +22,6 @@ use super::newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME};
 use super::questions::OpenQuestions;
 use super::record::{COSIGN_AGAIN, WitnessRecord, keep_evidence};
 use super::versions::{DialVersions, VersionSource};
-use xylem_library::LibraryEvent;
-use xylem_library::Testimony;
-use xylem_library::{Blame, Error};
 
 /// Rounds in which connected peers are asked for co-signatures of this witness, while one of them does not answer.
 const TRIES: usize = 3;

@@ -77,22 +77,17 @@
 //! The parts below are crates of their own, for programs that need one alone: `xylem-hash`, `xylem-tree`,
 //! `xylem-packet`, `xylem-forward`, `xylem-link` and so on (ARCHITECTURE.md).
 
+pub use xylem_base::{Blame, Error, Failure, Stop, os_path};
+pub use xylem_check::scrub::{ScrubOptions, ScrubSummary};
+pub use xylem_check::upkeep::close_to_others;
+pub use xylem_check::verify::{Extras, VerifySummary};
+pub use xylem_files::{Existing, LibraryEvent, Only, Output, SaveOptions, walk::Selection};
 pub use xylem_folder::{
     FolderError, HomeError, Invitation, InvitationError, LastRun, ObstacleKind, PartTooLong,
     RoleSchema, VersionPolicy,
 };
 pub use xylem_hash::Hash;
-pub use xylem_library::admission::Prove;
-pub use xylem_library::follow::FollowOptions;
-pub use xylem_library::keys::KeyFileError;
-pub use xylem_library::publish::Recipients;
-pub use xylem_library::scrub::{ScrubOptions, ScrubSummary};
-pub use xylem_library::upkeep::close_to_others;
-pub use xylem_library::verify::{Extras, VerifySummary};
-pub use xylem_library::{
-    Blame, Error, Existing, Failure, GetSummary, LibraryEvent, Only, Output, PeerBytes,
-    SaveOptions, Selection, Stop, os_path,
-};
+pub use xylem_keys::KeyFileError;
 pub use xylem_node::{
     AnnounceOptions, Event, GetError, GetOptions, HostLookupError, HostPortError, LinkKeyError,
     LinkOptions, NotDiallable, PeerAddress, PeerUri, PeerUriError, Relay, RelayUriError,
@@ -102,11 +97,15 @@ pub use xylem_node::{
 pub use xylem_object::listing::EntryKind;
 pub use xylem_object::ticket::Address;
 pub use xylem_object::{PublisherId, Ticket, TicketError};
+pub use xylem_peers::admission::Prove;
+pub use xylem_publish::Recipients;
+pub use xylem_publish::follow::FollowOptions;
 #[cfg(feature = "tokio")]
 pub use xylem_reader::AsyncFile;
 pub use xylem_reader::{
     File, Options as ReaderOptions, PublicationEntry, Reader, ReaderError, usual_store,
 };
+pub use xylem_sink::{GetSummary, PeerBytes};
 pub use xylem_store::StoreError;
 pub use xylem_sync::{
     FetchingStatus, FolderStep, MemberStatus, MissingStatus, OldPlaceError, StatusBoard, SyncError,

@@ -16,12 +16,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver};
 use std::time::{Duration, Instant};
+use xylem_base::{Stop, disk, os_path};
 use xylem_bucket::{BucketError, BucketPlace, Buckets, Upload};
+use xylem_files::{Existing, LibraryEvent, SkipReason};
 use xylem_hash::Hash;
-use xylem_library::{Existing, GetSummary, LibraryEvent, SkipReason, Stop, disk, os_path};
 use xylem_node::Event;
 use xylem_object::listing::EntryKind;
 use xylem_reader::{File, Options, PublicationEntry, Reader};
+use xylem_sink::GetSummary;
 use xylem_store::{Clobber, create_dirs, write_atomically};
 
 /// Bytes of one read from peers. `AT_ONCE` reads run in parallel.

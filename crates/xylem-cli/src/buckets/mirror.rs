@@ -14,18 +14,20 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
+use xylem_base::{Error, Stop, use_medium};
 use xylem_bucket::{BucketPlace, Buckets, ListedObject, PARTS};
-use xylem_library::adopt::{part_name, parts};
-use xylem_library::publish::rebuild;
-use xylem_library::signed::SignedPublication;
-use xylem_library::verify::Extras;
-use xylem_library::{Error, Existing, GetSummary, LibraryEvent, Stop, use_medium};
+use xylem_check::verify::Extras;
+use xylem_files::signed::SignedPublication;
+use xylem_files::{Existing, LibraryEvent};
 use xylem_node::{Event, VerifyOptions};
 use xylem_object::listing::EntryKind;
 use xylem_object::ticket::MirrorVersions;
 use xylem_object::{Ticket, naming};
 use xylem_packet::Name;
+use xylem_publish::adopt::{part_name, parts};
+use xylem_publish::rebuild;
 use xylem_reader::{Options, Reader};
+use xylem_sink::GetSummary;
 use xylem_store::{FileRef, ObjectPart, Store};
 
 /// The publication to keep, its place, and how many versions.

@@ -5,15 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xylem_bucket::{BucketError, BucketPlace, Buckets, ListedObject, PARTS};
 use xylem_engine::wall_clock;
+use xylem_files::signed::{self, SignedPublication};
+use xylem_files::{Existing, LibraryEvent, ListedFiles, Output, SaveOptions, record};
 use xylem_hash::Hash;
-use xylem_library::adopt::{adopt, part_name};
-use xylem_library::signed::{self, SignedPublication};
-use xylem_library::{Existing, LibraryEvent, ListedFiles, Output, SaveOptions, record};
 use xylem_node::Event;
 use xylem_object::listing::Entry;
 use xylem_object::ticket::{MAX_LIST, MAX_VERSIONS, MirrorVersions};
 use xylem_object::{PublicationKind, Ticket, naming};
 use xylem_packet::MAX_PACKET;
+use xylem_publish::adopt::{adopt, part_name};
 use xylem_store::{ObjectPart, Store};
 
 /// A version in a bucket.
@@ -150,7 +150,7 @@ pub(super) fn show(
             });
             let entries: Vec<Entry> = entries.collect();
             if let Some(e) = failed {
-                return Err(xylem_library::Error::from(e).into());
+                return Err(xylem_base::Error::from(e).into());
             }
             buckets.show(content, entries.into_iter())
         }
@@ -176,7 +176,7 @@ pub(super) fn open(
         let what = format!("{place}: the mirror is empty; `xylem mirror TICKET {place}` fills it");
         return Err(CommandFailure::new(Exit::Usage, what));
     };
-    let store = Store::open(buckets.clone(), store).map_err(xylem_library::Error::from)?;
+    let store = Store::open(buckets.clone(), store).map_err(xylem_base::Error::from)?;
     let kept = kept(buckets, &store, &place, ticket, on_event)?;
     let content = content_of(&place, &kept.signed)?;
     show(buckets, &content, kept.listing.as_ref())?;

@@ -10,8 +10,8 @@ use crate::output::Out;
 use crate::stop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use xylem_base::{disk, use_medium};
 use xylem_bucket::{BucketError, BucketPlace, Buckets, Settings};
-use xylem_library::{disk, use_medium};
 use xylem_object::Ticket;
 
 pub(crate) use into::{IntoBucket, into_bucket};

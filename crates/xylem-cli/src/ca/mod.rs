@@ -22,7 +22,7 @@ use std::sync::Arc;
 use xylem_app::{Client, parse_name};
 use xylem_client::{Driver, register};
 use xylem_hash::Hash;
-use xylem_library::keys::{Issued, Keyring, schema};
+use xylem_keys::{Issued, Keyring, schema};
 use xylem_ndncert::{CaConfig, CertificateAuthority, ChallengeKind, StandardPolicy};
 use xylem_node::wall_clock;
 use xylem_packet::{Name, NameRef};

@@ -8,7 +8,7 @@ use serde::Serialize;
 use std::collections::VecDeque;
 use std::time::Duration;
 use xylem_client::{Application, ClientError, ForwarderMessage, PacketOutbox};
-use xylem_library::keys::{self, Issued};
+use xylem_keys::Issued;
 use xylem_mgmt::{ControlParameters, FaceUri, client as management};
 use xylem_ndncert::{CaEvent, CertificateAuthority, ChallengeKind};
 use xylem_node::wall_clock;
@@ -77,7 +77,7 @@ impl<'a> CaServing<'a> {
     }
 
     fn command(&mut self, verb: &str, name: Name) {
-        let (Ok(seed), Ok(nonce)) = (keys::random(), keys::random()) else { return };
+        let (Ok(seed), Ok(nonce)) = (xylem_base::random(), xylem_base::random()) else { return };
         let stamp = CommandStamp::new(seed, wall_clock().milliseconds());
         let parameters = ControlParameters { name: Some(name), ..ControlParameters::default() };
         let signer = &self.signer;
@@ -209,7 +209,7 @@ impl Application for CaServing<'_> {
             self.answered(&data);
             return Ok(());
         }
-        let Ok(seed) = keys::random() else { return Ok(()) };
+        let Ok(seed) = xylem_base::random() else { return Ok(()) };
         let now_ms = wall_clock().milliseconds();
         let answer = self.authority.interest(message.packet, now_ms, seed);
         if let Some(event) = answer.event {

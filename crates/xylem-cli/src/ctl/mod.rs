@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::str::FromStr;
 use std::time::Duration;
 use xylem_app::{Client, SignWith};
-use xylem_library::Stop;
+use xylem_base::Stop;
 use xylem_node::PeerUri;
 use xylem_packet::Name;
 

@@ -16,7 +16,7 @@ use std::io;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
-use xylem_library::Stop;
+use xylem_base::Stop;
 use xylem_node::{Event, LinkOptions};
 use xylem_reader::Options;
 

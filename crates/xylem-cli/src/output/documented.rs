@@ -5,9 +5,9 @@ use serde::Serialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_library::Testimony;
-use xylem_library::reachable::{LeftOut, Unsuited};
-use xylem_library::{CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason};
+use xylem_files::{
+    CheckpointMade, Flaw, FlawFound, LibraryEvent, ListedSize, SkipReason, Testimony,
+};
 use xylem_node::code::{CodeEnd, CodeEvent, Offered};
 use xylem_node::mail::{MailEvent, MailMessage, MessageContent};
 use xylem_node::{
@@ -17,6 +17,7 @@ use xylem_node::{
 use xylem_object::ticket::Address;
 use xylem_object::{PublicationKind, PublisherId, Ticket};
 use xylem_packet::Name;
+use xylem_peers::reachable::{LeftOut, Unsuited};
 
 const SPECIFICATION: &str = include_str!("../../../../docs/spec/json-events.md");
 

@@ -35,11 +35,11 @@ use std::path::Path;
 use std::time::Instant;
 use text::{bytes, clean, clean_json, count, duration, path_for_sums};
 use tracing::Level;
-use xylem_library::Stop;
-use xylem_library::reachable::LeftOut;
-use xylem_library::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
+use xylem_base::Stop;
+use xylem_files::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, MailMessage, MessageContent};
 use xylem_node::{Event, FetchReport, GetterReport, GetterState, ReachStatus, ReachWay};
+use xylem_peers::reachable::LeftOut;
 
 /// Lines that `share` prints around a QR code, the ticket's own among them.
 const AROUND_QR: usize = 14;

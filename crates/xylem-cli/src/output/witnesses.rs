@@ -1,8 +1,9 @@
 //! Co-signatures of witnesses as text.
 
+use xylem_files::Testimony;
+
 use super::text::{bytes, clean, duration};
 use std::time::Duration;
-use xylem_library::Testimony;
 
 /// A witness's co-signature in words.
 pub(crate) fn cosigned(said: &Testimony) -> String {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::router::Router;
 use crate::exit::CommandFailure;
 use serde::Serialize;
+use xylem_base::Stop;
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, RelayNotice, RelayUse};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
-use xylem_library::reachable::AddressChoice;
-use xylem_library::{Stop, keys};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_node::{PeerAddress, Relay, bind_links, news, offered, to_dial};
+use xylem_peers::reachable::AddressChoice;
 use xylem_reach::kind::{NatKind, ReachMonitor, ReachWay, Reachability, is_global};
 
 /// Time limit of each try.
@@ -96,14 +96,16 @@ pub(super) fn reach(
 }
 
 fn failed(error: EngineError) -> CommandFailure {
-    xylem_library::Error::from(error).into()
+    xylem_base::Error::from(error).into()
 }
 
 fn engine() -> Result<Engine, CommandFailure> {
-    let key = StaticKey::from_bytes(keys::random()?);
-    let endpoint = Endpoint::new(xylem_link::LinkConfig::default(), key, keys::random()?);
-    let forwarder =
-        Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random(keys::random()?));
+    let key = StaticKey::from_bytes(xylem_base::random()?);
+    let endpoint = Endpoint::new(xylem_link::LinkConfig::default(), key, xylem_base::random()?);
+    let forwarder = Forwarder::new(
+        ForwarderConfig::end_host(),
+        ForwarderSeed::from_random(xylem_base::random()?),
+    );
     Engine::new(endpoint, forwarder).map_err(failed)
 }
 

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 use xylem_client::{Application, ClientError, ForwarderMessage, PacketOutbox};
-use xylem_library::keys;
 use xylem_ndncert::{CertificateRequest, Lookup, RequestState};
 use xylem_node::wall_clock;
 use xylem_packet::{Interest, NackReason};
@@ -33,7 +32,7 @@ fn now_ms() -> u64 {
 
 fn random<const N: usize>() -> Result<[u8; N], ClientError> {
     // Without randomness no key can be made, so the run ends.
-    keys::random().map_err(|e| ClientError::Contradiction(e.to_string()))
+    xylem_base::random().map_err(|e| ClientError::Contradiction(e.to_string()))
 }
 
 /// Turns a forwarder's Nack for a missing route into an error.

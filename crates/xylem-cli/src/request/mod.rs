@@ -17,7 +17,7 @@ use typed::Typed;
 use xylem_app::{Client, VerifyWith as Whom, parse_name};
 use xylem_client::{Driver, verify_with_chain};
 use xylem_hash::Hash;
-use xylem_library::keys::{self, KeyKind, Keyring, Trusted};
+use xylem_keys::{KeyKind, Keyring, Trusted};
 use xylem_ndncert::{
     CaProfile, CertificateRequest, ChallengeChoice, ChallengeKind, Derivation, ErrorCode, Lookup,
     ProfileTrust, Proof, RequestError, RequestState,
@@ -143,7 +143,7 @@ pub(crate) fn run(
     };
     let key = key.name.to_string();
     let until = args.days.map_or(u64::MAX, |days| now_ms() + u64::from(days) * DAY_MS);
-    let (signer, seed) = (keyring.signer(&key)?, keys::random()?);
+    let (signer, seed) = (keyring.signer(&key)?, xylem_base::random()?);
     let request = CertificateRequest::new(profile, trust.believe(), signer, until, now_ms(), seed);
     let mut asking = RequestClient::new(request.map_err(failed)?);
     let mut typed = Typed::new(stop);
@@ -166,11 +166,11 @@ pub(crate) fn run(
                     ));
                 }
                 let choice = choice(&args, kind, &keyring, &key)?;
-                request.choose(choice, now_ms(), keys::random()?).map_err(failed)?;
+                request.choose(choice, now_ms(), xylem_base::random()?).map_err(failed)?;
             }
             RequestState::Code { wrong, tries, until_ms } => {
                 let code = typed.code(&WantedCode { kind, wrong, tries, until_ms }, out)?;
-                request.code(&code, now_ms(), keys::random()?).map_err(failed)?;
+                request.code(&code, now_ms(), xylem_base::random()?).map_err(failed)?;
             }
             RequestState::Done(wire) => {
                 let wire = wire.to_vec();

@@ -7,8 +7,8 @@ use crate::output::log::has_json_lines;
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::thread;
+use xylem_base::Stop;
 use xylem_client::STOP_CHECK_EVERY;
-use xylem_library::Stop;
 use xylem_ndncert::ChallengeKind;
 
 /// Longest line that is read.

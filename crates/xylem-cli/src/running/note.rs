@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use xylem_library::LibraryEvent;
-use xylem_library::pieces::{PeerPicture, ProgressSnapshot};
+use xylem_files::LibraryEvent;
 use xylem_link::{LinkStats, Traffic};
 use xylem_node::{Event, GetterReport, GetterState};
+use xylem_sink::pieces::{PeerPicture, ProgressSnapshot};
 
 /// Peers, and also shares, that a note lists at most.
 const MAX_ROWS: usize = 256;
@@ -287,7 +287,7 @@ mod tests {
     use super::*;
     use std::net::SocketAddr;
     use std::time::Duration;
-    use xylem_library::reachable::{FaceAddress, WayTaken};
+    use xylem_peers::reachable::{FaceAddress, WayTaken};
 
     #[test]
     fn events_become_a_note() {

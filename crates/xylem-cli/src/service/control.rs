@@ -1,5 +1,7 @@
 //! The background node's socket, both ends: a Unix socket in a folder of the store that only its user can enter.
 
+use xylem_publish::registry::Registry;
+
 use super::messages::{MAX_REQUEST, ServiceReply, ServiceRequest, line};
 use crate::exit::{CommandFailure, Exit};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -10,7 +12,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use std::{fs, thread};
-use xylem_library::registry::Registry;
 
 /// Connections at once; further ones are closed.
 const MAX_CONNECTIONS: usize = 64;

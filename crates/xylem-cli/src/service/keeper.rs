@@ -11,15 +11,16 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use xylem_base::Stop;
+use xylem_files::{LibraryEvent, walk::Selection};
 use xylem_hash::Hash;
-use xylem_library::as_shared::{AsShared, NowThere};
-use xylem_library::publications::PublicationId;
-use xylem_library::publish::Recipients;
-use xylem_library::registry::{Registered, Registry, ShareTerms, meant};
-use xylem_library::served::ServedCounts;
-use xylem_library::{LibraryEvent, Selection, Stop};
 use xylem_link::PeerKey;
 use xylem_node::{Event, OneShare, ServiceHandle, ServiceSnapshot, wall_clock};
+use xylem_publish::Recipients;
+use xylem_publish::as_shared::{AsShared, NowThere};
+use xylem_publish::publications::PublicationId;
+use xylem_publish::registry::{Registered, Registry, ShareTerms, meant};
+use xylem_publish::served::ServedCounts;
 
 /// How often missing paths are looked for again, and the counters are written to the store.
 const ROUND: Duration = Duration::from_secs(60);
@@ -123,7 +124,7 @@ impl ShareKeeper {
         if let Err(why) = self.check_terms(&terms) {
             return Ok(ServiceReply::Declined { why });
         }
-        let path = xylem_library::canonical(path)?;
+        let path = xylem_base::canonical(path)?;
         let registered = Registered {
             path,
             terms,

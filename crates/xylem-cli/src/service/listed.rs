@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use xylem_library::disk;
-use xylem_library::registry::{Registry, path_text};
+use xylem_base::disk;
+use xylem_publish::registry::{Registry, path_text};
 use xylem_store::{Clobber, write_atomically};
 
 const FILE: &str = "folders.json";
@@ -97,7 +97,7 @@ mod tests {
         };
         let flags = ["--announce=h.example:7", "--limit=1000", "--shape=low", "--no-lan"];
         assert_eq!(terms.flags(), flags);
-        let folder = BackgroundFolder { path: xylem_library::os_path(b"/a/\xff"), terms };
+        let folder = BackgroundFolder { path: xylem_base::os_path(b"/a/\xff"), terms };
         save(store.path(), std::slice::from_ref(&folder)).unwrap();
         assert_eq!(load(store.path()).unwrap(), [folder]);
         let path = Registry::folder_of(store.path()).join(FILE);

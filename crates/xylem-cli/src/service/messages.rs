@@ -6,9 +6,9 @@ use crate::exit::{CommandFailure, Exit};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use xylem_library::registry::{Registered, ShareTerms, path_text};
 use xylem_node::Event;
 use xylem_object::Ticket;
+use xylem_publish::registry::{Registered, ShareTerms, path_text};
 
 /// Longest request in bytes.
 pub(crate) const MAX_REQUEST: u64 = 512 * 1024;
@@ -204,7 +204,7 @@ mod tests {
             lan: false,
             map: false,
         };
-        let request = ServiceRequest::Share { path: xylem_library::os_path(b"/a/\xff"), terms };
+        let request = ServiceRequest::Share { path: xylem_base::os_path(b"/a/\xff"), terms };
         let line = line(&request);
         assert_eq!(line.iter().filter(|b| **b == b'\n').count(), 1);
         assert_eq!(serde_json::from_slice::<ServiceRequest>(&line).unwrap(), request);

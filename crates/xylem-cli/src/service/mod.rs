@@ -24,9 +24,9 @@ use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
-use xylem_library::registry::Registered;
-use xylem_library::served::ServedCounts;
 use xylem_node::AnnounceOptions;
+use xylem_publish::registry::Registered;
+use xylem_publish::served::ServedCounts;
 
 /// Systems without a background node.
 #[cfg(not(unix))]
@@ -268,8 +268,8 @@ mod running {
     use std::path::Path;
     use std::sync::{Arc, mpsc};
     use std::thread;
-    use xylem_library::registry::Registry;
     use xylem_node::ShareOptions;
+    use xylem_publish::registry::Registry;
 
     /// Runs `xylem service run`.
     pub(super) fn run(

@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use xylem_library::registry::Registry;
+use xylem_publish::registry::Registry;
 
 const TEMPLATE: &str = include_str!("../../carried/xylem-user.service");
 const NAME: &str = "xylem.service";

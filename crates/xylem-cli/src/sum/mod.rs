@@ -21,9 +21,9 @@ mod processor;
 mod region;
 mod sync;
 
-use xylem_library::publish::root_of;
-use xylem_library::{canonical, disk};
+use xylem_base::{canonical, disk};
 use xylem_node::Event;
+use xylem_publish::root_of;
 
 use self::print::SumRow;
 use crate::exit::{CommandFailure, Exit};
@@ -247,7 +247,7 @@ fn engine(args: &SumArgs) -> Result<SumSettings, CommandFailure> {
 
 fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, CommandFailure> {
     for path in &args.file {
-        let place = canonical(path).map_err(xylem_library::Error::from)?;
+        let place = canonical(path).map_err(xylem_base::Error::from)?;
         let root = root_of(&*disk(), &place, &mut |event| out.event(Event::Library(event)));
         out.take_broken()?;
         let root = root?.to_string();

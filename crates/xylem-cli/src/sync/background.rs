@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use xylem_base::canonical;
 use xylem_folder::{Invitation, LastRun, SyncHome};
-use xylem_library::canonical;
 use xylem_node::AnnounceOptions;
 
 use super::{SyncArgs, status, telling};

@@ -25,11 +25,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use telling::EventPrinter;
+use xylem_base::{Stop, canonical};
 use xylem_folder::{
     HomeError, Invitation, InvitationError, LastRun, MemberRole, RoleSchema, SyncHome,
     VersionPolicy,
 };
-use xylem_library::{Stop, canonical, keys};
 use xylem_node::wall_clock;
 use xylem_sync::{StatusBoard, SyncOptions, is_member_name, usual_member_name};
 
@@ -402,9 +402,9 @@ fn last_run(args: &SyncArgs, folder: &Path, store: &Path) -> Result<LastRun, Com
 
 fn role_schema(schema: &Path, trust: &[PathBuf]) -> Result<RoleSchema, CommandFailure> {
     // Check that a rule covers what each anchor certifies: otherwise it would be refused without a visible reason.
-    keys::anchors(trust, Some(schema))?;
+    xylem_keys::anchors(trust, Some(schema))?;
     let anchors: Result<Vec<Vec<u8>>, _> =
-        trust.iter().map(|path| keys::certificate(path)).collect();
-    RoleSchema::new(&keys::schema(schema)?, &anchors?)
+        trust.iter().map(|path| xylem_keys::certificate(path)).collect();
+    RoleSchema::new(&xylem_keys::schema(schema)?, &anchors?)
         .map_err(|e| CommandFailure::new(Exit::Usage, e.to_string()))
 }

@@ -3,8 +3,8 @@
 use std::path::{Component, Path};
 
 use serde::Serialize;
+use xylem_base::{canonical, os_bytes, os_path};
 use xylem_folder::{KeptVersion, OWN, Restored, kept_paths, kept_versions, restore};
-use xylem_library::{canonical, os_bytes, os_path};
 use xylem_node::wall_clock;
 use xylem_trust::{parse_utc, utc};
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use xylem_base::canonical;
 use xylem_folder::{FULL_MESH, SyncHome};
-use xylem_library::canonical;
 use xylem_node::wall_clock;
 use xylem_sync::{FetchingStatus, FolderStep, MissingStatus, SyncStatus, all_statuses};
 

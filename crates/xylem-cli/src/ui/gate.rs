@@ -8,7 +8,6 @@ use crate::exit::CommandFailure;
 use crate::http::PageRequest;
 use std::net::SocketAddr;
 use xylem_hash::{Hash, hash};
-use xylem_library::keys;
 
 /// See the module's documentation.
 pub(super) struct PageAccess {
@@ -21,7 +20,7 @@ pub(super) struct PageAccess {
 impl PageAccess {
     /// Makes a token for this run.
     pub(super) fn new(at: SocketAddr) -> Result<Self, CommandFailure> {
-        let random = keys::random::<16>()?;
+        let random = xylem_base::random::<16>()?;
         Ok(Self::of(at, random.iter().map(|byte| format!("{byte:02x}")).collect()))
     }
 

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
-use xylem_library::Stop;
+use xylem_base::Stop;
 use xylem_node::PeerUri;
 
 /// How long collected data are reused.

@@ -2,11 +2,11 @@
 
 use xylem_link::ProbePace;
 use xylem_mgmt::{Carrier, Persistency};
+use xylem_peers::reachable::PeerAddress;
 
 use super::*;
 use crate::EngineEvent;
 use crate::testing::{engine, until};
-use xylem_library::reachable::PeerAddress;
 
 /// The end of a connection ends the link that runs over it, but not a link that has moved to a better way.
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_library::admission::{Admission, Capacity, FaceKind, Prove, UNPROVEN_BYTES};
+use xylem_peers::admission::{Admission, Capacity, FaceKind, Prove, UNPROVEN_BYTES};
 
 /// Limits on the number of faces, and on how long an idle one stays.
 #[derive(Clone, Copy, Debug)]

@@ -19,10 +19,9 @@ use xylem_link::LinkId;
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_packet::link_service::{LinkService, LinkServiceConfig};
 use xylem_packet::{MAX_FRAME, MAX_PACKET};
+use xylem_peers::admission::{AdmissionSlot, UnprovenAddress};
+use xylem_peers::reachable::{FaceAddress, PeerAddress};
 use xylem_sockets::{PacketStream, WebSocketFace};
-
-use xylem_library::admission::{AdmissionSlot, UnprovenAddress};
-use xylem_library::reachable::{FaceAddress, PeerAddress};
 
 /// The transport of a face.
 pub enum Transport {

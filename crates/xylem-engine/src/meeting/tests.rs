@@ -3,8 +3,8 @@
 use std::net::{SocketAddr, UdpSocket};
 
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupKind};
-use xylem_library::reachable::PeerAddress;
 use xylem_mgmt::Persistency;
+use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, CodeRole};
 
 use crate::testing::{engine, until};

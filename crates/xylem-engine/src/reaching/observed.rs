@@ -6,8 +6,8 @@
 
 use std::net::SocketAddr;
 
-use xylem_library::reachable::PeerAddress;
 use xylem_link::{LinkId, NatMapping};
+use xylem_peers::reachable::PeerAddress;
 
 use super::state::Observation;
 use crate::Engine;

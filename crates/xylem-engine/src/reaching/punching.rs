@@ -8,10 +8,9 @@
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
-use xylem_library::keys;
-use xylem_library::reachable::{FaceAddress, endpoint, may_be_dialled};
 use xylem_link::{LinkEvent, LinkId, NatMapping, PathKind, ProbePace};
 use xylem_mgmt::FaceUri;
+use xylem_peers::reachable::{FaceAddress, endpoint, may_be_dialled};
 use xylem_reach::code::PunchWay;
 use xylem_sockets::{Oversize, Udp};
 
@@ -281,7 +280,7 @@ impl crate::Network {
 
 /// Distinct ports, drawn at random.
 fn random_ports() -> Vec<u16> {
-    let Ok(random) = keys::random::<{ 4 * PORTS }>() else { return Vec::new() };
+    let Ok(random) = xylem_base::random::<{ 4 * PORTS }>() else { return Vec::new() };
     let mut ports: Vec<u16> = Vec::with_capacity(PORTS);
     let mut taken = [false; 1 << 16];
     for two in random.chunks_exact(2) {

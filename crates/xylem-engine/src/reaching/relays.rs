@@ -9,9 +9,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_library::keys;
-use xylem_library::reachable::PeerAddress;
 use xylem_link::{BASE_DATAGRAM, PeerKey};
+use xylem_peers::reachable::PeerAddress;
 use xylem_reach::relay::{ConnectTarget, HEADER};
 use xylem_sockets::CarrierDial;
 
@@ -50,7 +49,7 @@ impl Engine {
         if reaching.relays.len() >= MAX_RELAYS || uses.udp.len() + uses.tcp.len() == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let secret = keys::random().map_err(io::Error::other)?;
+        let secret = xylem_base::random().map_err(io::Error::other)?;
         let listens = uses.listens;
         self.net.reaching.relays.push(UsedRelay::new(uses, secret));
         if listens {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use mio::Token;
 use xylem_forward::FaceId;
-use xylem_library::reachable::PeerAddress;
 use xylem_link::{LinkId, NatMapping, PeerKey, StreamId};
+use xylem_peers::reachable::PeerAddress;
 use xylem_reach::relay::{
     CircuitTag, ConnectTarget, DatagramKind, HEADER, RelayClient, VouchedName,
 };

@@ -7,13 +7,14 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::path::Path;
 
+use xylem_base::os_path;
+
 use super::{ExtendedAttributes, SeenAttributes, on_disk};
 use crate::apply::Applied;
 use crate::index::{IndexItem, ItemKind, MAX_INDEX};
 use crate::local::SyncFolder;
 use crate::obstacles::ObstacleKind;
 use crate::place::within;
-use xylem_library::os_path;
 
 /// Most bytes of the attributes of all paths that a member records: its index has room for the rest.
 const MAX_FOLDER_ATTRIBUTES: u64 = MAX_INDEX / 4;

@@ -4,12 +4,11 @@ use super::*;
 use crate::stored::IndexSource;
 use std::cmp::Ordering;
 use std::time::Duration;
-use xylem_library::Selection;
-use xylem_library::Stop;
-use xylem_library::UnixTime;
-use xylem_library::publish::publish;
-use xylem_library::{LibraryEvent, SkipReason};
+use xylem_base::{Stop, UnixTime};
+use xylem_files::walk::Selection;
+use xylem_files::{LibraryEvent, SkipReason};
 use xylem_packet::{Component, Name};
+use xylem_publish::publish;
 
 const ME: [u8; 8] = [1; 8];
 
@@ -48,7 +47,7 @@ impl World {
         let exclude = self.folder.rules().map(<[String]>::to_vec);
         let selection = Selection { exclude, omitted: held, in_step: true, ..Selection::default() };
         let store_dir = self.dir.path().join("store");
-        let store = Store::open(xylem_library::disk(), &store_dir).unwrap();
+        let store = Store::open(xylem_base::disk(), &store_dir).unwrap();
         let mut skipped = BTreeMap::new();
         let root = self.folder.root.clone();
         let name = |_: &[u8]| -> Name { [Component::generic(b"x")].into_iter().collect() };

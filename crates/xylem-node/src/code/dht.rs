@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
 use xylem_engine::{Engine, Meeting, wall_clock};
-use xylem_library::keys;
 use xylem_reach::code::{
     CodePunching, CodeRole, PunchWay, SpokenCode, meeting_key, meeting_window, meeting_windows,
 };
@@ -18,7 +17,7 @@ fn key(number: u32, window: u64, role: CodeRole) -> DhtId {
 
 fn punch(engine: &mut Engine, role: CodeRole, number: u32, near: bool) {
     // Without randomness no link works either.
-    if let Ok(seed) = keys::random() {
+    if let Ok(seed) = xylem_base::random() {
         let punching = CodePunching::new(role, number, near, &seed).with_search();
         engine.punch_for(Meeting::Code, vec![punching]);
     }
@@ -112,7 +111,7 @@ impl OfferMeeting {
             }
         }
         if self.taken && self.draws < MAX_DRAWS {
-            let seed = keys::random().ok()?;
+            let seed = xylem_base::random().ok()?;
             (self.number, self.draws) = (SpokenCode::draw_number(&seed), self.draws + 1);
             self.begin_check(engine);
             return None;

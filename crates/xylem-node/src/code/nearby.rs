@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xylem_discovery::Lan;
-use xylem_library::keys;
-use xylem_library::reachable::may_be_dialled;
+use xylem_peers::reachable::may_be_dialled;
 use xylem_reach::names::LanTag;
 
 use crate::discovery::on_link;
@@ -78,7 +77,7 @@ impl CodeSearch {
 }
 
 fn start() -> Option<Lan> {
-    let started = Lan::start(keys::random().ok()?, Arc::new(|| {}));
+    let started = Lan::start(xylem_base::random().ok()?, Arc::new(|| {}));
     started
         .inspect_err(|error| tracing::debug!(%error, "the LAN is not searched for the code"))
         .ok()

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
+use xylem_keys::KeyFileError;
 use xylem_link::{StaticKey, StreamId, StreamRead, purpose};
 use xylem_object::ticket::Address;
+use xylem_peers::reachable::Relay;
 use xylem_reach::code::{CodeEnd, CodeOffer, CodeOfferEvent, LIFETIME, SpokenCode, knock};
 
 use super::dht::{ListingReport, OfferMeeting};
@@ -13,8 +15,6 @@ use super::{CodeEvent, Offered, nearby};
 use crate::event::Event;
 use crate::meeting::CodeDht;
 use xylem_engine::{Engine, RelayNotice, StreamEvent};
-use xylem_library::keys::{self, KeyFileError};
-use xylem_library::reachable::Relay;
 
 /// Error code that resets a stream with invalid frames.
 const NOT_UNDERSTOOD: u32 = 1;
@@ -297,7 +297,7 @@ impl CodeServer {
 impl CodeServerState {
     /// Shows the content by a number that is drawn, after that was checked in the DHT if it is used.
     fn without_relay(engine: &mut Engine, what: CodeContent) -> Result<Self, KeyFileError> {
-        let number = SpokenCode::draw_number(&keys::random()?);
+        let number = SpokenCode::draw_number(&xylem_base::random()?);
         let dht = what.how.dht.as_ref();
         Ok(match dht.and_then(|dht| OfferMeeting::new(engine, dht, number)) {
             Some(meeting) => Self::Checks { what, meeting: Some(Box::new(meeting)), told: false },
@@ -316,11 +316,11 @@ impl ShownCode {
         let CodeFinding { number, by_relay, mut meeting } = found;
         let number = match number {
             Some(number) => number,
-            None => SpokenCode::draw_number(&keys::random()?),
+            None => SpokenCode::draw_number(&xylem_base::random()?),
         };
-        let code = SpokenCode::draw(number, &keys::random()?);
+        let code = SpokenCode::draw(number, &xylem_base::random()?);
         // The number can be guessed. A peer that guesses it learns only this key, which serves no other purpose.
-        let own = StaticKey::generate(keys::random()?);
+        let own = StaticKey::generate(xylem_base::random()?);
         let listens = engine.link_addresses().into_iter().find(|at| !at.ip().is_loopback());
         let port = listens.filter(|_| how.lan).map(|at| at.port());
         let lan = port.and_then(|port| nearby::CodeAnnouncement::new(number, port));
@@ -335,7 +335,7 @@ impl ShownCode {
             relay: how.relay.filter(|_| by_relay),
             at,
         };
-        let offer = CodeOffer::new(engine.now(), code, text, own.public(), &keys::random()?);
+        let offer = CodeOffer::new(engine.now(), code, text, own.public(), &xylem_base::random()?);
         let full = !engine.answer_knock_by(&knock(number), own);
         let full = full.then(|| Event::warning(FULL));
         Ok(Self { offer, told: Some(told), full, lan, meeting })

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
+use xylem_base::{Blame, Error, Failure, Stop};
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
+use xylem_peers::reachable::{FaceAddress, PeerAddress, Relay};
 use xylem_reach::code::{
     CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, PunchWay, SpokenCode, TakeError, knock,
 };
@@ -19,8 +21,6 @@ use crate::event::Event;
 use crate::meeting::CodeDht;
 use crate::reaching::{through, to_dial};
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, StreamEvent};
-use xylem_library::reachable::{FaceAddress, PeerAddress, Relay};
-use xylem_library::{Blame, Error, Failure, Stop, keys};
 
 /// Time for other peers to answer after one that has another code.
 const OTHER_PEERS_WAIT: Duration = Duration::from_secs(1);
@@ -131,7 +131,7 @@ impl Failure for TakeCodeError {
     }
 }
 
-crate::failure::of_library!(TakeCodeError: xylem_library::keys::KeyFileError);
+crate::failure::of_library!(TakeCodeError: xylem_base::NoRandomness, xylem_keys::KeyFileError);
 
 /// Where to look for the peer that shows a code.
 #[derive(Clone, Debug)]
@@ -172,9 +172,12 @@ pub fn take(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<TakenCode, TakeCodeError> {
     let config = xylem_link::LinkConfig { accept_incoming: false, ..Default::default() };
-    let endpoint = Endpoint::new(config, StaticKey::generate(keys::random()?), keys::random()?);
-    let forwarder =
-        Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random(keys::random()?));
+    let endpoint =
+        Endpoint::new(config, StaticKey::generate(xylem_base::random()?), xylem_base::random()?);
+    let forwarder = Forwarder::new(
+        ForwarderConfig::end_host(),
+        ForwarderSeed::from_random(xylem_base::random()?),
+    );
     let mut engine = Engine::new(endpoint, forwarder)?;
     let number = options.code.number();
     engine.set_knock(knock(number));
@@ -342,7 +345,8 @@ impl CodeClient<'_> {
             engine.drop_face(face, "another address of the same node answered first");
             return Ok(());
         }
-        let (take, hello) = CodeTake::new(self.code, engine.link_key(), peer, &keys::random()?);
+        let (take, hello) =
+            CodeTake::new(self.code, engine.link_key(), peer, &xylem_base::random()?);
         // A new stream always has room for its first bytes.
         let opened = engine.open_stream(face, purpose::CODE).and_then(|stream| {
             engine.write_stream(face, stream, &hello)?;

@@ -13,9 +13,8 @@ use xylem_discovery::{
     SignedItem, default_gateway, keep_nodes, known_nodes,
 };
 use xylem_hash::Hash;
-use xylem_library::keys;
-use xylem_library::publications::{PublicationId, ServedContent};
 use xylem_object::{PublisherId, PublisherKey, naming};
+use xylem_publish::publications::{PublicationId, ServedContent};
 use xylem_reach::names::{LanTag, NewestRoot, TAG_LIFE, dht_key, item_salt};
 
 use super::{AnnounceOptions, label};
@@ -109,7 +108,7 @@ impl ShareAnnouncer {
         let dht_ports = ListenPorts { v4: of_family(false), v6: of_family(true) };
         let dht = options.public.as_ref().and_then(|start| {
             let start = known_nodes(store, start.bootstrap.clone());
-            Some(Dht::new(start, keys::random().ok()?, Arc::new(|| {})))
+            Some(Dht::new(start, xylem_base::random().ok()?, Arc::new(|| {})))
         });
         let mut made = Self {
             options: options.clone(),
@@ -218,7 +217,7 @@ impl ShareAnnouncer {
         let may = self.options.lan && self.shared.get(&id).is_some_and(|shared| shared.lan);
         let (true, Some(port)) = (may, self.port) else { return };
         if self.lan.is_none() {
-            let seed = keys::random().ok();
+            let seed = xylem_base::random().ok();
             self.lan = seed.and_then(|seed| Lan::start(seed, Arc::new(|| {})).ok());
         }
         if let (Some(lan), Some(shared)) = (&mut self.lan, self.shared.get(&id)) {

@@ -5,11 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use xylem_discovery::Lan;
-use xylem_library::keys;
-use xylem_library::reachable::PeerAddress;
-use xylem_library::reachable::may_be_dialled;
 use xylem_object::Ticket;
 use xylem_object::ticket::Address;
+use xylem_peers::reachable::{PeerAddress, may_be_dialled};
 use xylem_reach::names::LanTag;
 
 use super::on_link;
@@ -94,7 +92,7 @@ impl LanSearch {
     }
 
     fn ask(&self) -> Option<Lan> {
-        let mut lan = Lan::start(keys::random().ok()?, Arc::new(|| {})).ok()?;
+        let mut lan = Lan::start(xylem_base::random().ok()?, Arc::new(|| {})).ok()?;
         tracing::debug!("asking the LAN");
         self.tags.iter().for_each(|tag| drop(lan.ask(*tag)));
         Some(lan)

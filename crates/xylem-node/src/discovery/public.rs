@@ -9,19 +9,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use xylem_base::Stop;
 use xylem_discovery::{Dht, DhtEvent, DhtQuestion, is_local, keep_nodes, known_nodes};
 use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_hash::Hash;
-use xylem_library::reachable::PeerAddress;
-use xylem_library::reachable::may_be_dialled;
-use xylem_library::{Stop, keys};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mgmt::Persistency;
 use xylem_object::find::{FindId, PublicAnswer};
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket, verify_manifest};
 use xylem_packet::{Data, InterestBuilder};
+use xylem_peers::reachable::{PeerAddress, may_be_dialled};
 use xylem_reach::names::{dht_key, dht_knock, item_salt};
 
 use super::DhtStart;
@@ -76,16 +75,16 @@ pub struct PublicOptions {
 /// # Errors
 /// [`FetchError::NotPublic`] if no peer was found in time, and those of the sockets.
 pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, FetchError> {
-    let link_key = StaticKey::from_bytes(keys::random()?);
+    let link_key = StaticKey::from_bytes(xylem_base::random()?);
     let config = xylem_link::LinkConfig { accept_incoming: false, ..options.links.config() };
-    let endpoint = Endpoint::new(config, link_key, keys::random()?);
-    let seed = ForwarderSeed::from_random(keys::random()?);
+    let endpoint = Endpoint::new(config, link_key, xylem_base::random()?);
+    let seed = ForwarderSeed::from_random(xylem_base::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
     let start = known_nodes(&options.store, options.dht.bootstrap.clone());
     let mut search = PublicSearch {
         options,
         near: is_local(&start),
-        dht: Dht::new(start, keys::random()?, Arc::new(|| {})),
+        dht: Dht::new(start, xylem_base::random()?, Arc::new(|| {})),
         root: None,
         newest: None,
         asks_at: Some(Duration::ZERO),

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use xylem_library::{Blame, Error, Failure};
+use xylem_base::{Blame, Error, Failure};
+use xylem_peers::reachable::HostLookupError;
 use xylem_transfer::FailReason;
 
 use crate::peers::HostError;
 use xylem_engine::EngineError;
-use xylem_library::reachable::HostLookupError;
 
 /// Why a fetch ends early. All verified content is kept.
 #[derive(Debug, thiserror::Error)]
@@ -152,4 +152,4 @@ impl Failure for FetchError {
     }
 }
 
-crate::failure::of_library!(FetchError: xylem_library::keys::KeyFileError, xylem_library::sink::SaveError);
+crate::failure::of_library!(FetchError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_sink::SaveError);

@@ -1,6 +1,6 @@
 //! Why a fetch makes no progress, as far as is known.
 
-use xylem_library::reachable::FaceAddress;
+use xylem_peers::reachable::FaceAddress;
 use xylem_transfer::FailReason;
 
 use super::FetchError;

@@ -19,11 +19,18 @@ use std::time::Duration;
 use crate::shaping::LinkOptions;
 use bytes::Bytes;
 use mio::Waker;
+use xylem_base::{Blame, Error, Stop};
+use xylem_files::held::Holdings;
+use xylem_files::signed::SignedPublication;
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{CongestionAlgorithm, Endpoint, StaticKey};
 use xylem_object::naming::ObjectId;
 use xylem_object::{Manifest, Ticket};
 use xylem_packet::Name;
+use xylem_peers::reachable::{PeerAddress, PeerWay, Relay};
+use xylem_publish::served::fetched_interest;
+use xylem_sink::follow::PointerWatch;
+use xylem_sink::{PeerBytes, Tally};
 use xylem_transfer::{PeerId, Transfer, TransferEvent, TransferSpec};
 
 use crate::dial::Dialler;
@@ -33,16 +40,6 @@ use crate::peers::{HostOffer, Swarm};
 use leaving::LinkHold;
 use work::FetchState;
 use xylem_engine::{Engine, EngineEvent, Program, dial_from};
-use xylem_library::PeerBytes;
-use xylem_library::follow::PointerWatch;
-use xylem_library::held::Holdings;
-use xylem_library::keys;
-use xylem_library::reachable::PeerWay;
-use xylem_library::reachable::{PeerAddress, Relay};
-use xylem_library::served::fetched_interest;
-use xylem_library::signed::SignedPublication;
-use xylem_library::sink::Tally;
-use xylem_library::{Blame, Error, Stop};
 
 /// Least time between progress reports.
 const TICK: Duration = Duration::from_millis(100);
@@ -141,7 +138,7 @@ impl Fetch {
     ) -> Result<Self, FetchError> {
         // Use a key for this run alone: peers need not know the getter.
         tracing::info!(root = %ticket.root, "fetching");
-        let link_key = StaticKey::from_bytes(keys::random()?);
+        let link_key = StaticKey::from_bytes(xylem_base::random()?);
         let wanted_level = links.shaping.level;
         let link_config = xylem_link::LinkConfig {
             accept_incoming: false,
@@ -150,8 +147,8 @@ impl Fetch {
             keep_alive: Some(Duration::from_secs(1)),
             ..links.config()
         };
-        let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
-        let seed = ForwarderSeed::from_random(keys::random()?);
+        let endpoint = Endpoint::new(link_config, link_key, xylem_base::random()?);
+        let seed = ForwarderSeed::from_random(xylem_base::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
         dial_from(&mut engine, links.port);
         // Even a peer dialled without its key has to know the publication's publisher.

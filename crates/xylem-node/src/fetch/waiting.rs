@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use xylem_library::keys;
-use xylem_library::reachable::{FaceAddress, PeerAddress};
+use xylem_peers::reachable::{FaceAddress, PeerAddress};
 use xylem_sockets::IcmpProbe;
 
 /// When probes leave.
@@ -69,7 +68,7 @@ impl UnansweredPeers {
             let silent = peers.filter(|(_, connected)| !connected);
             let probe = |(peer, _): (&PeerAddress, bool)| match peer {
                 PeerAddress::Link { address, .. } => {
-                    Some(IcmpProbe::send(*address, &keys::random::<BYTES>().ok()?))
+                    Some(IcmpProbe::send(*address, &xylem_base::random::<BYTES>().ok()?))
                 }
                 _ => None,
             };

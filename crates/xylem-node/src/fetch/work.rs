@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::FaceId;
-use xylem_library::follow::PointerWatch;
-use xylem_library::keys;
-use xylem_library::peers::{FindExchange, FindOutcome, NOT_THERE, PeerRefusals, REFUSES_PIECES};
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::naming::{ObjectId, PublicationRequest};
 use xylem_packet::{Data, Interest, NackReason, Name};
+use xylem_peers::reachable::FaceAddress;
+use xylem_peers::{FindExchange, FindOutcome, NOT_THERE, PeerRefusals, REFUSES_PIECES};
+use xylem_sink::follow::PointerWatch;
 use xylem_transfer::{FailReason, PathReport, Transfer, TransferEvent, TransferSpec};
 
 use super::waiting::UnansweredPeers;
@@ -22,7 +22,6 @@ use crate::peers::Swarm;
 use crate::reaching::announce_own_addresses;
 use crate::shaping;
 use xylem_engine::{Engine, EngineEvent, wall_clock};
-use xylem_library::reachable::FaceAddress;
 
 /// Divisor of the kernel's receive buffer: a third may fill with outstanding answers. The buffer's own bookkeeping and
 /// retransmissions need the rest.
@@ -86,7 +85,7 @@ impl FetchState {
         let mut config = xylem_transfer::TransferConfig { give_up, ..Default::default() };
         let window = engine.receive_capacity() / BUFFER_SHARE / xylem_packet::MAX_PACKET;
         config.max_window = u32::try_from(window).unwrap_or(u32::MAX).clamp(16, config.max_window);
-        let seed = u64::from_le_bytes(keys::random()?);
+        let seed = u64::from_le_bytes(xylem_base::random()?);
         let mut transfer = match ticket.name {
             Some(_) => Transfer::new(spec, config.clone(), seed),
             None => Transfer::unnamed(spec, config.clone(), seed),
@@ -122,7 +121,7 @@ impl FetchState {
         now: Duration,
         spec: TransferSpec,
     ) -> Result<(), FetchError> {
-        let seed = u64::from_le_bytes(keys::random()?);
+        let seed = u64::from_le_bytes(xylem_base::random()?);
         self.name = Some(spec.prefix.clone());
         let mut transfer = Transfer::new(spec, self.config.clone(), seed);
         transfer.set_rate_limit(self.limit_rate);

@@ -9,9 +9,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use xylem_base::{Blame, Error, Stop, disk};
+use xylem_files::record::keep_fetched;
+use xylem_files::{CheckpointMade, LibraryEvent};
 use xylem_object::witness::{Evidence, SignedVersion};
 use xylem_object::{Growing, Manifest, ObjectId, PublicationKind, Ticket, naming};
 use xylem_packet::Name;
+use xylem_sink::GetSummary;
+use xylem_sink::follow::{ContinuationProof, FollowedStream};
 use xylem_store::Store;
 use xylem_transfer::{TransferEvent, TransferSpec};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
@@ -23,10 +28,6 @@ use crate::event::{Event, from_library};
 use crate::fetch::Fetch;
 use crate::get::{GetOptions, start};
 use xylem_engine::wall_clock;
-use xylem_library::GetSummary;
-use xylem_library::follow::{ContinuationProof, FollowedStream};
-use xylem_library::record::keep_fetched;
-use xylem_library::{Blame, CheckpointMade, Error, LibraryEvent, Stop, disk};
 use xylem_witness::{
     ASK_EVERY, CosignatureDemand, NewestQuery, POINTER_LIFETIME, VersionSource, evidence_hint,
     keep_evidence, witnessed,

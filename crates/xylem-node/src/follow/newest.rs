@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use xylem_base::{Blame, Error, Stop};
 use xylem_hash::Hash;
-use xylem_library::{Blame, Error, Stop};
 use xylem_object::witness::{Evidence, SignedVersion};
 use xylem_object::{Manifest, PublisherId, naming};
 use xylem_transfer::TransferSpec;

@@ -5,9 +5,12 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use bytes::Bytes;
+use xylem_base::{Blame, Error, Stop, UnixTime};
+use xylem_files::LibraryEvent;
 use xylem_object::witness::SignedVersion;
 use xylem_object::{Manifest, ObjectId, PublisherId, Ticket, naming};
 use xylem_packet::Name;
+use xylem_peers::reachable::{PeerAddress, Relay};
 use xylem_transfer::{TransferEvent, TransferSpec};
 use xylem_tree::{Geometry, Node, NodeValue, SegmentIndex, consistency};
 
@@ -15,8 +18,6 @@ use crate::event::Event;
 use crate::fetch::{Fetch, FetchError, FetchNext};
 use crate::shaping::LinkOptions;
 use xylem_engine::wall_clock;
-use xylem_library::reachable::{PeerAddress, Relay};
-use xylem_library::{Blame, Error, LibraryEvent, Stop, UnixTime};
 use xylem_witness::{DialVersions, VersionSource};
 
 /// How to reach the peers of tickets. The fields have the meaning of those of [`crate::GetOptions`].

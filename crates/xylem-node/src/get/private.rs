@@ -3,18 +3,17 @@
 
 use std::time::Instant;
 
+use xylem_base::{Stop, canonical};
+use xylem_files::{Existing, FetchMode, LibraryEvent, Output, SaveOptions};
 use xylem_object::Manifest;
+use xylem_publish::root_of;
+use xylem_sink::GetSummary;
+use xylem_sink::sealed::{ALL_BUT_THE_LIST, UnsealError, UnsealedList, ciphertext_at};
 use xylem_store::Store;
 
 use super::{GetError, GetOptions, fetch_ticket, found, seed, taken};
 use crate::event::{Event, from_library};
 use crate::fetch::Fetch;
-use xylem_library::keys;
-use xylem_library::publish::root_of;
-use xylem_library::sealed::{ALL_BUT_THE_LIST, UnsealError, UnsealedList, ciphertext_at};
-use xylem_library::{
-    Existing, FetchMode, GetSummary, LibraryEvent, Output, SaveOptions, Stop, canonical,
-};
 
 /// Fetches the encrypted content that the manifest names, and decrypts it.
 pub(super) fn get(
@@ -42,13 +41,13 @@ pub(super) fn get(
     let (list_of, mut quiet) = (manifest.clone(), |event| pass_on_event(event, on_event));
     fetch_ticket(&mut fetch, list_of, &first, store, stop, &mut quiet)?;
     let medium = store.medium().clone();
-    let (name, keys) = (fetch.name(), keys::decryption_keys(&options.store)?);
+    let (name, keys) = (fetch.name(), xylem_keys::decryption_keys(&options.store)?);
     let whose = (options.ticket.publisher, name.as_ref());
     let opened = match UnsealedList::read(&*medium, &at, whose, keys) {
         Ok(opened) => opened,
         Err(e) => {
             // Remove a list that we cannot open.
-            xylem_library::sealed::remove_list(&*medium, &at)?;
+            xylem_sink::sealed::remove_list(&*medium, &at)?;
             return Err(e.into());
         }
     };

@@ -10,11 +10,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use xylem_base::{Error, Stop};
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, purpose};
 use xylem_mail::protocol::{DeliveryStatus, MailFrame};
 use xylem_mail::{EnvelopeId, Party};
+use xylem_mailbox::{MailEvent, MailRoute, MailStore, Parcel, ReachEffort, report};
 use xylem_mgmt::Persistency;
+use xylem_peers::reachable::{KEYLESS, PeerAddress, Relay};
 
 use super::error::InboxError;
 use super::framed_stream::FramedStream;
@@ -23,10 +26,6 @@ use crate::reaching;
 use xylem_engine::EngineError;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program, StreamEvent, dial_from};
-use xylem_library::keys;
-use xylem_library::mail::{MailEvent, MailRoute, MailStore, Parcel, ReachEffort, report};
-use xylem_library::reachable::{KEYLESS, PeerAddress, Relay};
-use xylem_library::{Error, Stop};
 use xylem_reach::relay::ConnectTarget;
 
 /// Longest pause between two attempts.
@@ -173,10 +172,10 @@ impl MailDelivery {
             ask_who_answers,
             ..Default::default()
         };
-        let endpoint = Endpoint::new(config, key, keys::random()?);
+        let endpoint = Endpoint::new(config, key, xylem_base::random()?);
         let forwarder = Forwarder::new(
             ForwarderConfig::end_host(),
-            ForwarderSeed::from_random(keys::random()?),
+            ForwarderSeed::from_random(xylem_base::random()?),
         );
         let mut engine = Engine::new(endpoint, forwarder)?;
         dial_from(&mut engine, port);
@@ -338,7 +337,7 @@ fn hand_over(
     stop: &Stop,
     tell: &mut dyn FnMut(MailEvent),
 ) -> Result<(), DeliveryError> {
-    let key = StaticKey::from_bytes(keys::random()?);
+    let key = StaticKey::from_bytes(xylem_base::random()?);
     let mut relays = ways.relays.to_vec();
     if let Some(MailRoute::AtRelay(relay, _)) = parcels.front().map(|parcel| &parcel.route) {
         relays.push(relay.clone().into());
@@ -485,7 +484,7 @@ pub(crate) fn hand_one(
     stop: &Stop,
 ) -> Result<bool, Error> {
     let handed = || -> Result<bool, DeliveryError> {
-        let key = StaticKey::from_bytes(keys::random()?);
+        let key = StaticKey::from_bytes(xylem_base::random()?);
         let mut delivery = MailDelivery::dial(target, key, ways, stop)?;
         delivery.stream.send(&MailFrame::Deliver(envelope));
         let taken =

@@ -2,17 +2,16 @@
 //!
 //! The queue is bounded, because streams that are gone may have left jobs there. Jobs are done in the order in which they
 //! came. Dropping it ends the thread after its current job; a cut between two writes is a crash, which stored mail
-//! survives (`xylem_library::mail`).
+//! survives (`xylem_mailbox`).
 
 use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use xylem_library::mail::{MailEvent, MailStore, Mailbox, MailboxConfig, report};
-use xylem_library::reads::Wake;
-use xylem_library::{Error, UnixTime};
+use xylem_base::{Error, UnixTime, Wake};
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
+use xylem_mailbox::{MailEvent, MailStore, Mailbox, MailboxConfig, report};
 use xylem_store::StoreError;
 
 /// Most jobs that wait or are under way, and most bytes of envelopes in them.

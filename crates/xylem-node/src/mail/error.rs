@@ -1,7 +1,6 @@
 //! [`InboxError`]: why an operation on received mail fails.
 
-use xylem_library::{Blame, Error, Failure};
-
+use xylem_base::{Blame, Error, Failure};
 use xylem_engine::EngineError;
 
 /// Why an operation on received mail fails.
@@ -33,4 +32,4 @@ impl Failure for InboxError {
     }
 }
 
-crate::failure::of_library!(InboxError: xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(InboxError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError);

@@ -3,20 +3,19 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use xylem_base::Stop;
 use xylem_link::StaticKey;
 use xylem_mail::{Card, MailBody, MailContent};
+use xylem_mailbox::report::{message, stored};
+use xylem_mailbox::{MailMessage, MailStore, Person, ReachEffort};
 use xylem_object::PublisherId;
+use xylem_peers::reachable::{PeerAddress, Relay};
 
 use super::delivery;
 use super::error::InboxError;
 use crate::event::Event;
 use crate::look_up::resolved;
 use xylem_engine::{advertised, now_ms, wall_clock};
-use xylem_library::Stop;
-use xylem_library::keys;
-use xylem_library::mail::report::{message, stored};
-use xylem_library::mail::{MailMessage, MailStore, Person, ReachEffort};
-use xylem_library::reachable::{PeerAddress, Relay};
 
 /// Received messages, and names of people.
 pub struct Inbox {
@@ -144,7 +143,7 @@ impl Inbox {
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<usize, InboxError> {
-        let link = keys::load_or_create(&self.root.join("keys").join("link"))?;
+        let link = xylem_keys::load_or_create(&self.root.join("keys").join("link"))?;
         let link = StaticKey::from_bytes(link);
         delivery::collect(&self.store, link, from, reach.into(), stop, on_event)
     }

@@ -14,9 +14,7 @@ mod server;
 pub use error::InboxError;
 pub use inbox::Inbox;
 pub use send::{Mail, MailSendError, SendOptions, SendSummary, ShowCard, listen, send, show_card};
-pub use xylem_library::mail::{
-    MailEvent, MailMessage, MessageContent, Person, ReachEffort, Recipient,
-};
+pub use xylem_mailbox::{MailEvent, MailMessage, MessageContent, Person, ReachEffort, Recipient};
 
 pub(crate) use delivery::while_delivering;
 pub(crate) use server::MailServer;

@@ -6,12 +6,18 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use xylem_base::{Blame, Error, Failure, Stop};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Card, EnvelopeId, MAX_NOTE, MailBody, MailContent};
+use xylem_mailbox::report::{cut, name_of_ticket};
+use xylem_mailbox::{
+    MailEvent, MailRoute, MailStore, ReachEffort, Recipient, UnknownRecipient, find,
+};
 use xylem_mgmt::FaceUri;
 use xylem_object::Ticket;
 use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayContact};
+use xylem_peers::reachable::{self, FaceAddress, PeerAddress, Relay};
 use xylem_reach::code::CodeEnd;
 
 use super::delivery::{self, DeliveryReach, while_delivering};
@@ -25,13 +31,6 @@ use crate::waking::wake_of;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, Program, advertised, bind_links};
 use xylem_engine::{now_ms, wall_clock};
-use xylem_library::keys;
-use xylem_library::mail::report::{cut, name_of_ticket};
-use xylem_library::mail::{
-    MailEvent, MailRoute, MailStore, ReachEffort, Recipient, UnknownRecipient, find,
-};
-use xylem_library::reachable::{self, FaceAddress, PeerAddress, Relay};
-use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Time for last answers to leave after a code has ended.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
@@ -86,7 +85,7 @@ impl Failure for MailSendError {
     }
 }
 
-crate::failure::of_library!(MailSendError: xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(MailSendError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError);
 
 /// The content to send.
 #[derive(Clone, Debug)]
@@ -371,11 +370,13 @@ fn listen_with(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<CodeEnd>, InboxError> {
     let mail = MailStore::open(store)?;
-    let link = keys::load_or_create(&store.join("keys").join("link"))?;
+    let link = xylem_keys::load_or_create(&store.join("keys").join("link"))?;
     let config = xylem_link::LinkConfig { accept_open, ..Default::default() };
-    let endpoint = Endpoint::new(config, StaticKey::from_bytes(link), keys::random()?);
-    let forwarder =
-        Forwarder::new(ForwarderConfig::end_host(), ForwarderSeed::from_random(keys::random()?));
+    let endpoint = Endpoint::new(config, StaticKey::from_bytes(link), xylem_base::random()?);
+    let forwarder = Forwarder::new(
+        ForwarderConfig::end_host(),
+        ForwarderSeed::from_random(xylem_base::random()?),
+    );
     let mut engine = Engine::new(endpoint, forwarder)?;
     let at: Vec<PeerAddress> =
         at.iter().map(|a| PeerAddress::Link { address: *a, key: None }).collect();

@@ -1,24 +1,23 @@
 //! [`MailServer`]: the server side of the mail protocol, beside the other tasks of a program's loop. Mail for us goes
-//! to the [`MailStore`](xylem_library::mail::MailStore), mail for others to the
-//! [`Mailbox`](xylem_library::mail::Mailbox), if there are such. A thread reads and writes both ([`MailDisk`]); a stream's
+//! to the [`MailStore`](xylem_mailbox::MailStore), mail for others to the
+//! [`Mailbox`](xylem_mailbox::Mailbox), if there are such. A thread reads and writes both ([`MailDisk`]); a stream's
 //! next frame is handled when the thread has done what the last one asked for.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
+use xylem_base::{Error, Wake};
 use xylem_forward::FaceId;
 use xylem_link::{StreamId, purpose};
 use xylem_mail::MailboxId;
 use xylem_mail::protocol::MailFrame;
+use xylem_mailbox::MailboxConfig;
 
 use super::disk::{MailDisk, MailDone, MailJob};
 use super::framed_stream::FramedStream;
 use crate::event::Event;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, StreamEvent};
-use xylem_library::Error;
-use xylem_library::mail::MailboxConfig;
-use xylem_library::reads::Wake;
 
 /// Most streams; more are refused.
 const MAX_STREAMS: usize = 64;

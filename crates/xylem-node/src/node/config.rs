@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_forward::ForwardingStrategy;
+use xylem_mailbox::MailboxConfig;
 use xylem_packet::Name;
+use xylem_peers::admission::{Prove, UNPROVEN_BYTES};
+use xylem_peers::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
 use super::error::NodeError;
 use super::relay::RelayOptions;
-use xylem_library::admission::{Prove, UNPROVEN_BYTES};
-use xylem_library::mail::MailboxConfig;
-use xylem_library::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
 /// Multicast group and port for NDN, assigned by the IANA.
 pub const MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), 56_363);

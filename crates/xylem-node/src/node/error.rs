@@ -4,12 +4,12 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 
+use xylem_base::{Blame, Error, Failure};
 use xylem_forward::RouteError;
-use xylem_library::{Blame, Error, Failure};
 use xylem_packet::Name;
+use xylem_peers::reachable::ResolveError;
 
 use xylem_engine::EngineError;
-use xylem_library::reachable::ResolveError;
 
 /// Why [`crate::run_node`] ends early.
 #[derive(Debug, thiserror::Error)]
@@ -120,4 +120,4 @@ impl Failure for NodeError {
     }
 }
 
-crate::failure::of_library!(NodeError: xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError);
+crate::failure::of_library!(NodeError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError);

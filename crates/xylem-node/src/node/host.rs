@@ -11,13 +11,13 @@ use xylem_mgmt::{
 };
 use xylem_packet::MAX_PACKET;
 use xylem_packet::link_service::MIN_MTU;
+use xylem_peers::command_times;
+use xylem_peers::reachable::{PeerAddress, PeerUri, PeerUriError};
 
 use xylem_engine::Engine;
 use xylem_engine::now_ms;
 use xylem_engine::resolve;
 use xylem_engine::{EngineFace, Transport};
-use xylem_library::command_times;
-use xylem_library::reachable::{PeerAddress, PeerUri, PeerUriError};
 
 /// The engine as management uses it, and the program's start.
 pub(super) struct ManagedEngine<'a> {

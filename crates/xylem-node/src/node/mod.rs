@@ -18,10 +18,16 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use xylem_base::Stop;
+use xylem_cache::DiskCache;
 use xylem_forward::{FaceId, Forwarder, ForwarderSeed, ForwardingStrategy};
+use xylem_keys::certificate;
 use xylem_link::{Endpoint, Level, StaticKey};
+use xylem_mailbox::MailStore;
 use xylem_mgmt::{CommandTrust, FaceUri, Management, ManagementConfig, Persistency};
 use xylem_packet::{Component, Interest, Name};
+use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri, endpoint};
+use xylem_peers::{command_times, relay_clients};
 use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 
 use crate::event::Event;
@@ -33,14 +39,6 @@ use xylem_engine::now_ms;
 use xylem_engine::resolve;
 use xylem_engine::{Engine, EngineEvent, FaceLimits, Program};
 use xylem_engine::{EngineError, certificate as tls_certificate};
-use xylem_library::Stop;
-use xylem_library::command_times;
-use xylem_library::disk_cache::DiskCache;
-use xylem_library::keys;
-use xylem_library::keys::certificate;
-use xylem_library::mail::MailStore;
-use xylem_library::reachable::{FaceAddress, PeerAddress, PeerUri, endpoint};
-use xylem_library::relay_clients;
 
 /// Forwards until `stop` is raised.
 ///
@@ -98,20 +96,21 @@ impl NodeSetup {
         let keys = config.store.join("keys");
         std::fs::create_dir_all(&keys)
             .map_err(|why| NodeError::Directory { path: keys.clone(), why })?;
-        let link_key = StaticKey::from_bytes(keys::load_or_create(&keys.join("link"))?);
+        let link_key = StaticKey::from_bytes(xylem_keys::load_or_create(&keys.join("link"))?);
         let accept_open = config.accept_open;
         // Detects a restarted node within seconds, and dials it anew.
         let keep_alive = Some(Duration::from_secs(3));
         let link_config =
             xylem_link::LinkConfig { accept_open, keep_alive, ..config.links.config() };
-        let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
+        let endpoint = Endpoint::new(link_config, link_key, xylem_base::random()?);
 
         let mut forwarding = xylem_forward::ForwarderConfig::default();
         forwarding.pit_capacity = config.pit_capacity;
         forwarding.max_routes = config.max_routes;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
-        let forwarder = Forwarder::new(forwarding, ForwarderSeed::from_random(keys::random()?));
+        let forwarder =
+            Forwarder::new(forwarding, ForwarderSeed::from_random(xylem_base::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
         if let Some(directory) = &config.cs_directory {
             let cache = DiskCache::open(directory, config.cs_directory_bytes)
@@ -376,7 +375,7 @@ fn management_settings(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ManagementConfig, NodeError> {
     let anchors = || -> Result<TrustStore, NodeError> {
-        let mut store = keys::anchors(&config.anchors, config.schema.as_deref())?;
+        let mut store = xylem_keys::anchors(&config.anchors, config.schema.as_deref())?;
         for path in &config.certificates {
             let wire = certificate(path)?;
             let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {

@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use xylem_engine::{Engine, offered};
-use xylem_library::reachable::{LINK_PORT, PeerUri};
-use xylem_library::relay_clients;
 use xylem_object::ticket::Address;
+use xylem_peers::reachable::{LINK_PORT, PeerUri};
+use xylem_peers::relay_clients;
 use xylem_reach::relay::RelayConfig;
 
 use crate::event::Event;

@@ -8,6 +8,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
+use xylem_base::{Blame, Error, Failure, Stop, disk};
+use xylem_files::held::{Answers, Holdings};
+use xylem_files::reads::Reads;
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_object::find;
@@ -15,6 +18,10 @@ use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::ticket::Address;
 use xylem_object::{Publication, PublicationError, PublisherId, ServeOutcome, Ticket};
 use xylem_packet::{Name, Packet};
+use xylem_peers::announcers::Announcers;
+use xylem_peers::port_of;
+use xylem_peers::reachable::{Relay, is_public};
+use xylem_publish::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
 use xylem_reach::names::dht_knock;
 
 use super::linked_at;
@@ -23,16 +30,6 @@ use crate::reaching;
 use crate::waking::wake_of;
 use xylem_engine::EngineError;
 use xylem_engine::{Engine, EngineEvent, FaceLimits, Program, RelayHandle, RelayUse, advertised};
-use xylem_library::announcers::Announcers;
-use xylem_library::disk;
-use xylem_library::held::Answers;
-use xylem_library::held::Holdings;
-use xylem_library::keys;
-use xylem_library::peers::port_of;
-use xylem_library::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
-use xylem_library::reachable::{Relay, is_public};
-use xylem_library::reads::Reads;
-use xylem_library::{Blame, Error, Failure, Stop};
 
 /// Most incoming links; more are refused.
 const MAX_LINKS: usize = 64;
@@ -62,7 +59,7 @@ impl Failure for HostError {
     }
 }
 
-crate::failure::of_library!(HostError: xylem_library::keys::KeyFileError);
+crate::failure::of_library!(HostError: xylem_base::NoRandomness, xylem_keys::KeyFileError);
 
 /// The content that [`SeedHost`] serves, and how.
 #[derive(Clone)]
@@ -124,15 +121,15 @@ impl SeedHost {
             Publication::new(name.clone(), manifest, &publisher).map_err(HostError::Publication)?;
         let secret = match identity {
             Some(secret) => StaticKey::from_bytes(secret),
-            None => StaticKey::from_bytes(keys::random()?),
+            None => StaticKey::from_bytes(xylem_base::random()?),
         };
         let key = secret.public().0;
         let config = xylem_link::LinkConfig { accept_open, max_links: MAX_LINKS, ..links.config() };
-        let mut endpoint = Endpoint::new(config, secret, keys::random()?);
+        let mut endpoint = Endpoint::new(config, secret, xylem_base::random()?);
         // Peers with a ticket know the publisher, and may knock by that. A new endpoint always has room for this knock
         // and for that of the DHT.
         let _ = endpoint.answer_knock(&publisher.0);
-        let seed = ForwarderSeed::from_random(keys::random()?);
+        let seed = ForwarderSeed::from_random(xylem_base::random()?);
         let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
         engine.set_limits(FaceLimits { faces: MAX_LINKS, ..FaceLimits::default() });
         let root = publication.manifest().root;

@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
+use xylem_files::held::Holdings;
 use xylem_forward::FaceId;
 use xylem_packet::Name;
+use xylem_peers::Finder;
+use xylem_peers::reachable::FaceAddress;
+use xylem_sink::PeerBytes;
 
 use super::address_of;
 use super::host::{HostError, HostOffer, SeedHost};
 use crate::dial::Dialler;
 use crate::event::Event;
 use xylem_engine::Engine;
-use xylem_library::PeerBytes;
-use xylem_library::held::Holdings;
-use xylem_library::peers::Finder;
-use xylem_library::reachable::FaceAddress;
 
 /// A fetch that is over sooner neither listens nor asks: no peer would gain from it.
 const SETTLING: Duration = Duration::from_millis(200);

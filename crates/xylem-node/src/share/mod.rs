@@ -10,13 +10,24 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
+use xylem_base::{Blame, Error, Failure, Stop, disk};
+use xylem_files::record;
+use xylem_files::walk::Selection;
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
+use xylem_keys::{CertifiedKey, Keyring};
 use xylem_link::{Endpoint, MAX_KNOCKS, StaticKey};
+use xylem_mailbox::MailStore;
 use xylem_object::find::{self, VOUCH_LEN, Vouch};
 use xylem_object::ticket::{Address, RelayContact};
 use xylem_object::{PublisherId, PublisherKey, Ticket};
 use xylem_object::{naming, pass};
 use xylem_packet::Name;
+use xylem_peers::admission::Prove;
+use xylem_peers::reachable::{FaceAddress, PeerAddress, Relay};
+use xylem_publish::follow::FollowOptions;
+use xylem_publish::publications::ServedContent;
+use xylem_publish::registry::Registry;
+use xylem_publish::{OpeningOptions, Recipients, Sealing};
 use xylem_store::Store;
 
 use crate::addresses::of_tickets;
@@ -31,16 +42,6 @@ use xylem_app::{RegisterError, Registrar};
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, FaceLimits, bind_carriers, bind_links, bind_plain, bind_sites};
 use xylem_engine::{EngineError, certificate};
-use xylem_library::admission::Prove;
-use xylem_library::follow::FollowOptions;
-use xylem_library::keys::{CertifiedKey, Keyring};
-use xylem_library::mail::MailStore;
-use xylem_library::publications::ServedContent;
-use xylem_library::publish::{Recipients, Sealing};
-use xylem_library::reachable::{FaceAddress, PeerAddress, Relay};
-use xylem_library::registry::Registry;
-use xylem_library::{Blame, Error, Failure, OpeningOptions, Selection, Stop, disk};
-use xylem_library::{keys, record};
 use xylem_sockets::{Site, SitePage};
 
 /// Longest wait of a ticket for the router's answer. A router with PCP or NAT-PMP needs milliseconds.
@@ -85,7 +86,7 @@ impl Failure for ShareError {
     }
 }
 
-crate::failure::of_library!(ShareError: xylem_witness::CosigningError, xylem_library::keys::KeyFileError, xylem_library::mail::MailStoreError, xylem_library::publish::PublishError, xylem_library::follow::GrowError, xylem_store::StoreError);
+crate::failure::of_library!(ShareError: xylem_witness::CosigningError, xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError, xylem_publish::PublishError, xylem_publish::follow::GrowError, xylem_store::StoreError);
 
 /// How to publish files and directories. The default publishes nothing and has no store: the caller sets `paths` and
 /// `store`. The other defaults suit most uses: this machine's own addresses, and no announcement.
@@ -213,8 +214,8 @@ fn publisher_of(options: &ShareOptions) -> Result<PublisherKey, ShareError> {
         return Ok(certified.key);
     }
     let secret = match &options.key_file {
-        Some(path) => keys::load_existing(path)?,
-        None => keys::load_or_create(&options.store.join("keys").join("publisher"))?,
+        Some(path) => xylem_keys::load_existing(path)?,
+        None => xylem_keys::load_or_create(&options.store.join("keys").join("publisher"))?,
     };
     Ok(PublisherKey::from_bytes(&secret))
 }
@@ -243,7 +244,7 @@ fn open(
             below.map(|(owner, last)| owner.child(last)).unwrap_or(name)
         }
     };
-    let link = keys::load_or_create(&options.store.join("keys").join("link"))?;
+    let link = xylem_keys::load_or_create(&options.store.join("keys").join("link"))?;
     let readers = options.recipients.clone().map(|mut recipients| {
         recipients.keys.push(StaticKey::from_bytes(link).public());
         recipients
@@ -263,7 +264,7 @@ fn open(
         key: publisher,
     };
     let events = &mut from_library(on_event);
-    Ok(xylem_library::open(&store, path, &how, wall_clock(), stop, events)?)
+    Ok(xylem_publish::open(&store, path, &how, wall_clock(), stop, events)?)
 }
 
 /// Days for which the publisher vouches for a share's link key. No share runs longer. The time is rounded to whole
@@ -300,13 +301,14 @@ fn bind(
     publisher: &PublisherKey,
 ) -> Result<(Engine, ShareEndpoint), ShareError> {
     let store = Store::open(disk(), &options.store)?;
-    let link_key =
-        StaticKey::from_bytes(keys::load_or_create(&options.store.join("keys").join("link"))?);
+    let link_key = StaticKey::from_bytes(xylem_keys::load_or_create(
+        &options.store.join("keys").join("link"),
+    )?);
     let link_public = link_key.public().0;
     let accept_open = options.accept_open;
     let link_config = xylem_link::LinkConfig { accept_open, ..options.links.config() };
-    let endpoint = Endpoint::new(link_config, link_key, keys::random()?);
-    let seed = ForwarderSeed::from_random(keys::random()?);
+    let endpoint = Endpoint::new(link_config, link_key, xylem_base::random()?);
+    let seed = ForwarderSeed::from_random(xylem_base::random()?);
     let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
     engine.set_limits(FaceLimits { prove: options.prove, ..FaceLimits::default() });
     if let Some(files) = &options.certificate {

@@ -5,13 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use xylem_base::Stop;
 use xylem_client::satisfies;
+use xylem_files::{LibraryEvent, SkipReason};
 use xylem_forward::FaceId;
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::fetched::parse_notice;
 use xylem_object::{PublisherKey, ServeOutcome};
 use xylem_packet::{Data, Interest, Packet};
+use xylem_peers::announcers::Announcers;
+use xylem_peers::reachable::{FaceAddress, Relay, WayTaken};
+use xylem_publish::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
+use xylem_publish::served::{GetterTraffic, ServedStats};
 use xylem_reach::kind::{ReachMonitor, ReachWay, Reachability};
 use xylem_reach::names::dht_knock;
 use xylem_reach::relay::VouchedName;
@@ -34,11 +40,6 @@ use crate::waking::wake_of;
 use xylem_app::Registrar;
 use xylem_engine::wall_clock;
 use xylem_engine::{Engine, EngineEvent, Program, advertised};
-use xylem_library::announcers::Announcers;
-use xylem_library::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
-use xylem_library::reachable::{FaceAddress, Relay, WayTaken};
-use xylem_library::served::{GetterTraffic, ServedStats};
-use xylem_library::{LibraryEvent, SkipReason, Stop};
 use xylem_witness::Cosigned;
 
 /// Time for last answers to leave after a share has ended.

@@ -6,8 +6,15 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use mio::Waker;
+use xylem_base::Stop;
+use xylem_files::walk::Selection;
+use xylem_mailbox::MailStore;
 use xylem_object::PublisherKey;
 use xylem_packet::Name;
+use xylem_peers::reachable::{FaceAddress, endpoint};
+use xylem_publish::Recipients;
+use xylem_publish::publications::{PublicationId, ServedContent};
+use xylem_publish::served::ServedCounts;
 
 use super::mesh::Mesh;
 use super::server::ShareServer;
@@ -16,12 +23,6 @@ use crate::event::Event;
 use crate::mail::while_delivering;
 use xylem_engine::Engine;
 use xylem_folder::{AdoptedState, MeshNews, MeshStart, Roles};
-use xylem_library::mail::MailStore;
-use xylem_library::publications::{PublicationId, ServedContent};
-use xylem_library::publish::Recipients;
-use xylem_library::reachable::{FaceAddress, endpoint};
-use xylem_library::served::ServedCounts;
-use xylem_library::{Selection, Stop};
 use xylem_mgmt::FaceUri;
 
 /// Commands of other threads to the serving one.

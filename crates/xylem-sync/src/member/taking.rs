@@ -9,9 +9,10 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use xylem_base::{Blame, Failure, Stop, os_path};
+use xylem_files::Only;
 use xylem_folder::{Applied, MemberStatement, Obstacle, ObstacleKind, Plan, StoredIndex};
 use xylem_hash::Hash;
-use xylem_library::{Blame, Failure, Only, Stop, os_path, sink};
 use xylem_node::wall_clock;
 use xylem_object::{PublisherId, Ticket};
 
@@ -487,10 +488,10 @@ impl SyncMember<'_> {
                 Ok(None)
             }
             Err(e) => {
-                let part = sink::staging_path(&at);
+                let part = xylem_sink::staging_path(&at);
                 self.staged.keep(&part, &missing).map_err(SyncError::disk(&part))?;
                 // A fetch of another version of the folder starts with the content that was kept.
-                let _ = sink::abandon_fetch(&self.options.store, content.root, &at);
+                let _ = xylem_sink::abandon_fetch(&self.options.store, content.root, &at);
                 Ok(Some(e))
             }
         }

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use xylem_files::copies::copy_of;
+
 use super::super::tests::{SimulatedMember, file};
 use super::super::*;
 use crate::vector::Dot;
-use xylem_library::copies::copy_of;
 
 /// A member's action on its folder, as the next scan sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::net::UdpSocket;
 
+use xylem_base::Stop;
 use xylem_engine::{EngineError, EngineEvent, Program};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
-use xylem_library::Stop;
 use xylem_link::{Endpoint, LinkConfig, StaticKey};
 
 use super::*;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use xylem_folder::MeshNews;
 use xylem_forward::FaceId;
-use xylem_library::reachable::PeerAddress;
 use xylem_object::{PublisherId, Ticket};
+use xylem_peers::reachable::PeerAddress;
 
 use super::Mesh;
 use super::links::MeshLinks;

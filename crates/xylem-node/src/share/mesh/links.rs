@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use xylem_engine::{Engine, wall_clock};
 use xylem_forward::FaceId;
-use xylem_library::reachable::PeerAddress;
 use xylem_link::{StreamError, StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
+use xylem_peers::reachable::PeerAddress;
 use xylem_reach::relay::ConnectTarget;
 
 use crate::look_up::resolved;

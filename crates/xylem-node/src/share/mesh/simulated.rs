@@ -17,12 +17,12 @@ use xylem_folder::{
 };
 use xylem_forward::FaceId;
 use xylem_hash::Hash;
-use xylem_library::reachable::PeerAddress;
 use xylem_link::{
     Endpoint, LinkConfig, LinkEvent, LinkId, PeerKey, StaticKey, StreamError, StreamId, StreamRead,
     purpose,
 };
 use xylem_object::{PublisherId, PublisherKey, Ticket};
+use xylem_peers::reachable::PeerAddress;
 use xylem_sim::{Conditions, EventQueue, Path, Rng, Simulation, ms};
 
 use super::Mesh;
