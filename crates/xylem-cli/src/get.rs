@@ -1,6 +1,6 @@
 //! `xylem get TICKET`: fetches a publication and verifies it piece by piece.
 
-use crate::buckets::{IntoBucket, into_bucket, is_in_bucket};
+use crate::buckets::{IntoBucketOptions, into_bucket, is_in_bucket};
 use crate::cli::Common;
 use crate::code::{CodeSource, FoundTicket};
 use crate::demand::{self, DemandArgs};
@@ -374,7 +374,8 @@ fn by_ticket_into(
         dht: args.find.ticket_dht(hides(args), common)?,
         ..xylem_reader::Options::new(ticket, common.store()?)
     };
-    let what = IntoBucket { options, output: output.to_path_buf(), existing: existing(args) };
+    let (output, existing) = (output.to_path_buf(), existing(args));
+    let what = IntoBucketOptions { options, output, existing };
     let summary = into_bucket(what, stop, out)?;
     report(&summary, true, out)?;
     Ok(Exit::Done)

@@ -10,10 +10,7 @@
 
 mod accept;
 mod bench;
-#[cfg(feature = "s3")]
-mod buckets;
-#[cfg(not(feature = "s3"))]
-#[path = "no_buckets.rs"]
+#[cfg_attr(not(feature = "s3"), path = "no_buckets.rs")]
 mod buckets;
 mod ca;
 mod cli;
@@ -41,7 +38,6 @@ mod process_usage;
 mod publisher;
 mod put;
 mod reach;
-mod reading;
 mod relay;
 mod relays;
 mod request;

@@ -5,9 +5,10 @@ use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use std::path::{Path, PathBuf};
 use xylem_base::Stop;
-use xylem_files::{Existing, GetSummary};
+use xylem_files::Existing;
 use xylem_object::Ticket;
 use xylem_reader::Options;
+use xylem_sink::GetSummary;
 
 const NOT_BUILT: &str =
     "buckets (s3://) are not built into this program: it needs the feature `s3`";
@@ -41,18 +42,18 @@ impl NoBuckets {
 }
 
 /// Where a publication goes in a bucket.
-pub(crate) struct IntoBucket {
+pub(crate) struct IntoBucketOptions {
     pub(crate) options: Options,
     pub(crate) output: PathBuf,
     pub(crate) existing: Existing,
 }
 
 pub(crate) fn into_bucket(
-    what: IntoBucket,
+    what: IntoBucketOptions,
     _: &Stop,
     _: &mut Out,
 ) -> Result<GetSummary, CommandFailure> {
-    let IntoBucket { options: _, output: _, existing: _ } = what;
+    let IntoBucketOptions { options: _, output: _, existing: _ } = what;
     Err(not_built())
 }
 

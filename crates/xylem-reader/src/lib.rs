@@ -39,6 +39,7 @@ mod demand;
 mod worker;
 
 // The public interface.
+mod events;
 mod file;
 mod place;
 mod reader;
@@ -46,6 +47,7 @@ mod reader;
 mod with_tokio;
 
 pub use error::ReaderError;
+pub use events::ReaderEvents;
 pub use file::File;
 pub use place::usual_store;
 pub use reader::{Options, PublicationEntry, Reader};

@@ -65,6 +65,7 @@
 //! | the same in a program on tokio | `AsyncFile`, with the feature `tokio` | |
 //! | keep a folder in step with others | [`sync()`] with [`SyncOptions`] | `--example sync -- FOLDER [TICKET]` |
 //! | compare files on disk with a ticket | [`verify`] with [`VerifyOptions`] | |
+//! | keep versions in an S3 bucket, or fetch into one | `mirror`, `get_into_bucket`, with the feature `s3` | |
 //! | read all files of a store again, and repair them | [`scrub()`] with [`ScrubOptions`], [`RepairOptions`] | |
 //!
 //! Each call blocks until it ends, and leaves no thread behind, but for those that still wait for a disk; [`sync()`]
@@ -88,6 +89,11 @@ pub use xylem_folder::{
 };
 pub use xylem_hash::Hash;
 pub use xylem_keys::KeyFileError;
+#[cfg(feature = "s3")]
+pub use xylem_mirror::{
+    BucketError, BucketPlace, Buckets, IntoBucketOptions, MirrorError, MirrorOptions,
+    Settings as BucketSettings, get_into_bucket, mirror,
+};
 pub use xylem_node::{
     AnnounceOptions, Event, GetError, GetOptions, HostLookupError, HostPortError, LinkKeyError,
     LinkOptions, NotDiallable, PeerAddress, PeerUri, PeerUriError, Relay, RelayUriError,

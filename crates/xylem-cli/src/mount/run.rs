@@ -6,19 +6,19 @@ use super::{MountArgs, MountedRow};
 use crate::cli::Common;
 use crate::code::{CodeSource, FoundTicket};
 use crate::exit::{CommandFailure, Exit};
+use crate::get::ended;
 use crate::meant;
 use crate::output::Out;
 use crate::output::text::{bytes, clean, count};
-use crate::reading::{self, ReadingNews};
 use crate::stop;
 use fuser::{BackgroundSession, Session};
 use std::io;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 use xylem_base::Stop;
 use xylem_node::{Event, LinkOptions};
-use xylem_reader::Options;
+use xylem_reader::{Options, Reader};
 
 /// How often signals and the state of the mount are polled.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -66,7 +66,9 @@ fn by_ticket(
         dht: args.find.ticket_dht(args.shape.is_covered(), common)?,
         ..Options::new(ticket, common.store()?)
     };
-    let (reader, news) = reading::open(options, stop, out)?;
+    let opened = Reader::open_shown(options, stop, &mut |event| out.event(event));
+    out.take_broken()?;
+    let (reader, news) = opened.map_err(|error| ended(error, stop))?;
     let (manifest, root) = (reader.manifest().clone(), reader.manifest().root.to_hex().to_string());
     let session = Session::new(
         MountedTree::new(reader),
@@ -86,11 +88,10 @@ fn by_ticket(
     let what = format!("{} in {}", bytes(manifest.total_size), count(manifest.file_count, "file"));
     out.note(&clean(&format!("Mounted {name}, {what}, at {shown}, read-only, until Ctrl-C.")));
     while !stop.raised() && !session.guard.is_finished() {
-        match news.recv_timeout(GLANCE) {
-            Ok(ReadingNews::Event(event)) => out.event(*event),
-            Ok(ReadingNews::Opened(_)) | Err(RecvTimeoutError::Timeout) => {}
+        match news.wait(GLANCE) {
+            Ok(event) => event.into_iter().for_each(|event| out.event(event)),
             // The reader's thread has ended. Programs can still read what is kept.
-            Err(RecvTimeoutError::Disconnected) => thread::sleep(GLANCE),
+            Err(_) => thread::sleep(GLANCE),
         }
     }
     // `fusermount3 -u` has unmounted it already.

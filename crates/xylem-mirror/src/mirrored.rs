@@ -1,8 +1,10 @@
 //! Opens what `xylem mirror` keeps in a bucket: to serve it as its publisher signed it, to compare it, or to update it.
 
-use crate::exit::{CommandFailure, Exit};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use crate::MirrorError;
+use xylem_base::Error;
 use xylem_bucket::{BucketError, BucketPlace, Buckets, ListedObject, PARTS};
 use xylem_engine::wall_clock;
 use xylem_files::signed::{self, SignedPublication};
@@ -14,42 +16,42 @@ use xylem_object::ticket::{MAX_LIST, MAX_VERSIONS, MirrorVersions};
 use xylem_object::{PublicationKind, Ticket, naming};
 use xylem_packet::MAX_PACKET;
 use xylem_publish::adopt::{adopt, part_name};
-use xylem_store::{ObjectPart, Store};
+use xylem_store::{Medium, ObjectPart, Store};
 
 /// A version in a bucket.
-pub(super) struct MirroredVersion {
-    pub(super) signed: SignedPublication,
+pub(crate) struct MirroredVersion {
+    pub(crate) signed: SignedPublication,
     /// A directory's listing, verified.
-    pub(super) listing: Option<ListedFiles>,
+    pub(crate) listing: Option<ListedFiles>,
 }
 
 /// The versions that are kept at `place`; `None` if there is no mirror.
-pub(super) fn versions(
+pub(crate) fn versions(
     buckets: &Buckets,
     place: &BucketPlace,
-) -> Result<Option<MirrorVersions>, CommandFailure> {
-    let list = place.versions().map_err(|e| super::failed(&e))?;
-    let read = buckets.whole(&list, MAX_LIST).map_err(|e| super::at(&list.path(), &e))?;
+) -> Result<Option<MirrorVersions>, MirrorError> {
+    let list = place.versions().map_err(|e| MirrorError::from(e))?;
+    let read = buckets.whole(&list, MAX_LIST).map_err(|e| MirrorError::at(&list.path(), e))?;
     let read = read.map(|bytes| MirrorVersions::read(&bytes)).transpose();
-    read.map_err(|e| CommandFailure::new(Exit::Damaged, format!("{list}: {e}")))
+    read.map_err(|why| MirrorError::List { list, why })
 }
 
 /// Rebuilds a lost list of versions, the newest first: those with a manifest in the bucket that the publisher of `now`
 /// has signed, for the same object.
-pub(super) fn found_again(
+pub(crate) fn found_again(
     buckets: &Buckets,
     place: &BucketPlace,
     below: &[ListedObject],
     now: &SignedPublication,
-) -> Result<MirrorVersions, CommandFailure> {
+) -> Result<MirrorVersions, MirrorError> {
     let (parts, object) = (parts_of(place)?, now.prefix.as_ref().parent());
     let mut found = Vec::new();
     for (name, _) in sizes(below, PARTS) {
         let root = name.strip_suffix(".manifest").and_then(|root| root.parse::<Hash>().ok());
         let Some(root) = root else { continue };
-        let manifest = parts.below(&name).map_err(|e| super::failed(&e))?;
+        let manifest = parts.below(&name).map_err(|e| MirrorError::from(e))?;
         let bytes = buckets.whole(&manifest, MAX_PACKET as u64);
-        let bytes = bytes.map_err(|e| super::at(&manifest.path(), &e))?.unwrap_or_default();
+        let bytes = bytes.map_err(|e| MirrorError::at(&manifest.path(), e))?.unwrap_or_default();
         let signed = signed::find_in(&bytes, &root, &now.publisher, None);
         found.extend(signed.filter(|signed| signed.prefix.as_ref().parent() == object));
     }
@@ -60,7 +62,7 @@ pub(super) fn found_again(
 
 /// A version's entry in the list. It holds no addresses: readers of the bucket have no need to know where the content
 /// came from.
-pub(super) fn ticket_of(signed: &SignedPublication) -> Ticket {
+pub(crate) fn ticket_of(signed: &SignedPublication) -> Ticket {
     Ticket {
         publisher: signed.publisher,
         root: signed.manifest.root,
@@ -74,10 +76,10 @@ pub(super) fn ticket_of(signed: &SignedPublication) -> Ticket {
 }
 
 /// Where a version's content lies. The root is part of the name, so that writes of one version touch no other.
-pub(super) fn content_of(
+pub(crate) fn content_of(
     place: &BucketPlace,
     signed: &SignedPublication,
-) -> Result<BucketPlace, CommandFailure> {
+) -> Result<BucketPlace, MirrorError> {
     let manifest = &signed.manifest;
     let root = manifest.root.to_hex().to_string();
     let named = || {
@@ -88,38 +90,34 @@ pub(super) fn content_of(
             PublicationKind::File => top.below(&String::from_utf8_lossy(&manifest.file_name)),
         }
     };
-    named().map_err(|e: BucketError| super::failed(&e))
+    named().map_err(|e: BucketError| MirrorError::from(e))
 }
 
 /// The folder of parts.
-pub(super) fn parts_of(place: &BucketPlace) -> Result<BucketPlace, CommandFailure> {
-    place.parts().map_err(|e| super::failed(&e))
+pub(crate) fn parts_of(place: &BucketPlace) -> Result<BucketPlace, MirrorError> {
+    place.parts().map_err(|e| MirrorError::from(e))
 }
 
 /// Fetches a version's manifest, listing, trees and lists; verifies them and puts them into the store.
-pub(super) fn kept(
+pub(crate) fn kept(
     buckets: &Buckets,
     store: &Store,
     place: &BucketPlace,
     ticket: &Ticket,
     on_event: &mut dyn FnMut(Event),
-) -> Result<MirroredVersion, CommandFailure> {
+) -> Result<MirroredVersion, MirrorError> {
     let parts = parts_of(place)?;
     let name = part_name(store, &ticket.root, ObjectPart::Manifest);
-    let manifest = parts.below(&name.to_string_lossy()).map_err(|e| super::failed(&e))?;
+    let manifest = parts.below(&name.to_string_lossy()).map_err(|e| MirrorError::from(e))?;
     let bytes = buckets.whole(&manifest, MAX_PACKET as u64);
-    let bytes = bytes.map_err(|e| super::at(&manifest.path(), &e))?.unwrap_or_default();
+    let bytes = bytes.map_err(|e| MirrorError::at(&manifest.path(), e))?.unwrap_or_default();
     let found = signed::find_in(&bytes, &ticket.root, &ticket.publisher, ticket.name.as_ref());
     let Some(signed) = found else {
-        let by = ticket.publisher.key_id();
-        let what = format!("{manifest}: this is not the manifest that {by} signed");
-        return Err(CommandFailure::new(Exit::Damaged, what));
+        return Err(MirrorError::Manifest { manifest, by: ticket.publisher.key_id() });
     };
     let adopted = adopt(store, &signed, &parts.path()).map_err(|e| {
-        let CommandFailure { message, .. } = CommandFailure::from(e);
         let listing = part_name(store, &ticket.root, ObjectPart::Listing);
-        let place = parts.path().join(listing);
-        CommandFailure::new(Exit::Damaged, format!("{}: {message}", place.display()))
+        MirrorError::Listing { at: parts.path().join(listing), why: e.into() }
     })?;
     for flawed in adopted.flawed {
         let what = format!("{}: missing, or not what was signed; rebuilding it", flawed.display());
@@ -129,11 +127,11 @@ pub(super) fn kept(
 }
 
 /// Makes a version's content readable under the names and sizes of its listing.
-pub(super) fn show(
+pub(crate) fn show(
     buckets: &Buckets,
     content: &BucketPlace,
     listing: Option<&ListedFiles>,
-) -> Result<(), CommandFailure> {
+) -> Result<(), MirrorError> {
     let shown = match listing {
         None => {
             let there = buckets.existing(content);
@@ -150,33 +148,42 @@ pub(super) fn show(
             });
             let entries: Vec<Entry> = entries.collect();
             if let Some(e) = failed {
-                return Err(xylem_base::Error::from(e).into());
+                return Err(Error::from(e).into());
             }
             buckets.show(content, entries.into_iter())
         }
     };
-    shown.map_err(|e| super::at(&content.path(), &e))
+    shown.map_err(|e| MirrorError::at(&content.path(), e))
 }
 
 /// Opens the publication kept at `path` and returns the path of its content: of the version that `wanted` names if it
 /// is there, else of the newest. Records it in the store, so that it can be served with its publisher's signature.
-/// `None` if nothing is kept there.
-pub(super) fn open(
+/// Returns `path` if nothing is kept there.
+///
+/// # Errors
+/// See [`MirrorError`]. Missing rights and mistyped names are reported before anything else happens.
+pub fn open_mirrored(
     buckets: &Arc<Buckets>,
     store: &Path,
     path: &Path,
     wanted: Option<&Ticket>,
     on_event: &mut dyn FnMut(Event),
-) -> Result<Option<PathBuf>, CommandFailure> {
-    let place = BucketPlace::of(path).map_err(|e| super::failed(&e))?;
-    let Some(versions) = versions(buckets, &place)? else { return Ok(None) };
+) -> Result<PathBuf, MirrorError> {
+    if let Err(error) = buckets.metadata(path) {
+        let inner = error.downcast::<BucketError>();
+        return Err(match inner {
+            Ok(why) => MirrorError::at(path, why),
+            Err(error) => Error::local(&path.display().to_string(), &error).into(),
+        });
+    }
+    let place = BucketPlace::of(path)?;
+    let Some(versions) = versions(buckets, &place)? else { return Ok(path.to_path_buf()) };
     let is_wanted = |ticket: &&Ticket| wanted.is_some_and(|wanted| wanted.root == ticket.root);
     let found = versions.tickets.iter().find(is_wanted).or(versions.tickets.first());
     let Some(ticket) = found else {
-        let what = format!("{place}: the mirror is empty; `xylem mirror TICKET {place}` fills it");
-        return Err(CommandFailure::new(Exit::Usage, what));
+        return Err(MirrorError::Empty(place));
     };
-    let store = Store::open(buckets.clone(), store).map_err(xylem_base::Error::from)?;
+    let store = Store::open(buckets.clone(), store).map_err(Error::from)?;
     let kept = kept(buckets, &store, &place, ticket, on_event)?;
     let content = content_of(&place, &kept.signed)?;
     show(buckets, &content, kept.listing.as_ref())?;
@@ -185,11 +192,11 @@ pub(super) fn open(
     let mut told = |event| on_event(Event::Library(event));
     let path = content.path();
     record::keep_fetched(&store, &save, ticket, signed, Some(&path), wall_clock(), &mut told);
-    Ok(Some(path))
+    Ok(path)
 }
 
 /// Size in bytes of each object below the folder `under`, by its name within that folder.
-pub(super) fn sizes(below: &[ListedObject], under: &str) -> std::collections::HashMap<String, u64> {
+pub(crate) fn sizes(below: &[ListedObject], under: &str) -> std::collections::HashMap<String, u64> {
     let named = |object: &ListedObject| {
         let name = object.name.strip_prefix(under)?.strip_prefix('/')?;
         Some((name.to_owned(), object.size))

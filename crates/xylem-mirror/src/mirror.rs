@@ -4,17 +4,14 @@
 //! are made from the content as it was read back from the bucket and compared with what was signed. Then the manifest.
 //! Last the list of versions, where readers begin. So readers see the old version until the new one is complete.
 
-use super::into::{BucketCopy, BucketTarget, MirrorContent};
-use super::mirrored::{self, MirroredVersion};
-use super::{buckets, failed};
-use crate::exit::{CommandFailure, Exit};
-use crate::output::Out;
-use crate::reading;
+use crate::MirrorError;
+use crate::into::{BucketCopy, BucketTarget, MirrorContent};
+use crate::mirrored::{self, MirroredVersion};
 use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
-use xylem_base::{Error, Stop, use_medium};
+use xylem_base::{Blame, Error, Failure, Stop, use_medium};
 use xylem_bucket::{BucketPlace, Buckets, ListedObject, PARTS};
 use xylem_check::verify::Extras;
 use xylem_files::signed::SignedPublication;
@@ -31,35 +28,41 @@ use xylem_sink::GetSummary;
 use xylem_store::{FileRef, ObjectPart, Store};
 
 /// The publication to keep, its place, and how many versions.
-pub(crate) struct MirrorOptions {
+#[derive(Clone, Debug)]
+pub struct MirrorOptions {
     /// The ticket, the peers and the limits. The reader keeps nothing on this machine.
-    pub(crate) options: Options,
+    pub options: Options,
     /// Where the mirror is in the bucket.
-    pub(crate) place: BucketPlace,
+    pub place: BucketPlace,
     /// Number of versions to retain.
-    pub(crate) keep: usize,
+    pub keep: usize,
     /// Whether to read all of it back even if nothing is new.
-    pub(crate) repair: bool,
+    pub repair: bool,
 }
 
-/// Updates the mirror. The summary is that of a fetch.
-pub(crate) fn mirror(
+/// Updates the mirror. The summary is that of a fetch. The process's medium becomes `buckets` ([`use_medium`]): what is
+/// read back is read through it.
+///
+/// # Errors
+/// See [`MirrorError`].
+pub fn mirror(
     what: MirrorOptions,
+    buckets: Arc<Buckets>,
     stop: &Stop,
-    out: &mut Out,
-) -> Result<GetSummary, CommandFailure> {
+    on_event: &mut dyn FnMut(Event),
+) -> Result<GetSummary, MirrorError> {
     let (place, started) = (what.place, Instant::now());
-    let buckets = Arc::new(buckets()?);
     use_medium(buckets.clone());
-    let at = |place: &BucketPlace, e: &_| super::at(&place.path(), e);
+    let at = |place: &BucketPlace, e| MirrorError::at(&place.path(), e);
     // Check access to the bucket before any peer is asked, so that a missing right is reported first.
-    let below = buckets.below(&place).map_err(|e| at(&place, &e))?;
-    let known = unless_damaged(mirrored::versions(&buckets, &place), out)?.flatten();
+    let below = buckets.below(&place).map_err(|e| at(&place, e))?;
+    let known = unless_damaged(mirrored::versions(&buckets, &place), on_event)?.flatten();
     let store = Store::open(buckets.clone(), &what.options.store).map_err(Error::from)?;
     let asked = (what.options.from.clone(), what.options.timeout);
     let ticket = what.options.ticket.clone();
     let keep = what.keep.max(1);
-    let (reader, news) = reading::open(Options { keep: false, ..what.options }, stop, out)?;
+    let options = Options { keep: false, ..what.options };
+    let (reader, news) = Reader::open_shown(options, stop, on_event)?;
     let signed = reader.signed().clone();
     // For a growing publication the newest checkpoint is kept, whichever one the ticket names.
     let ticket = Ticket { root: signed.manifest.root, size: None, ..ticket };
@@ -72,9 +75,8 @@ pub(crate) fn mirror(
     let before = match known.tickets.first() {
         Some(newest) => {
             goes_on(&place, newest, &signed)?;
-            let told = &mut |event| out.event(event);
-            let kept = mirrored::kept(&buckets, &store, &place, newest, told);
-            unless_damaged(kept, out)?
+            let kept = mirrored::kept(&buckets, &store, &place, newest, on_event);
+            unless_damaged(kept, on_event)?
         }
         None => None,
     };
@@ -93,10 +95,9 @@ pub(crate) fn mirror(
         older: Some(older),
     };
     let total = manifest.total_size;
-    let mut transfer = BucketCopy { reader: &reader, news, stop, out, summary, total };
+    let mut transfer = BucketCopy { reader: &reader, news, stop, on_event, summary, total };
     let copied = transfer.all(&mut asking, &mirror.content);
     let BucketCopy { mut summary, news, .. } = transfer;
-    out.take_broken()?;
     copied?;
     if summary.files == 0 && is_newest && !what.repair && mirror.has_all_parts(&asking)? {
         // The list was damaged, or a run that was killed left it longer than `keep`.
@@ -106,17 +107,15 @@ pub(crate) fn mirror(
         (summary.already_complete, summary.elapsed) = (true, started.elapsed());
         return Ok(summary);
     }
-    if !mirror.is_right(&reader, stop, out)? {
-        let damaged = mirror.remove_damaged(&ticket, asked, stop, out)?;
+    if !mirror.is_right(&reader, stop, on_event)? {
+        let damaged = mirror.remove_damaged(&ticket, asked, stop, on_event)?;
         damaged.iter().for_each(|name| asking.forget(name));
-        let mut transfer = BucketCopy { reader: &reader, news, stop, out, summary, total };
+        let mut transfer = BucketCopy { reader: &reader, news, stop, on_event, summary, total };
         let copied = transfer.all(&mut asking, &mirror.content);
         summary = transfer.summary;
         copied?;
-        if !mirror.is_right(&reader, stop, out)? {
-            let what =
-                format!("{}: the bucket returns other bytes than were uploaded", mirror.content);
-            return Err(CommandFailure::new(Exit::Damaged, what));
+        if !mirror.is_right(&reader, stop, on_event)? {
+            return Err(MirrorError::ReadBack(mirror.content));
         }
     }
     mirror.write_parts()?;
@@ -127,12 +126,12 @@ pub(crate) fn mirror(
 
 /// Turns a damaged result into a missing one, which is then made anew, and prints a warning.
 fn unless_damaged<T>(
-    found: Result<T, CommandFailure>,
-    out: &mut Out,
-) -> Result<Option<T>, CommandFailure> {
+    found: Result<T, MirrorError>,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Option<T>, MirrorError> {
     match found {
-        Err(e) if e.exit == Exit::Damaged => {
-            out.warn(&format!("{}; rebuilding it", e.message));
+        Err(e) if e.blame() == Blame::Data => {
+            on_event(Event::warning(format!("{e}; rebuilding it")));
             Ok(None)
         }
         found => found.map(Some),
@@ -144,19 +143,15 @@ fn goes_on(
     place: &BucketPlace,
     before: &Ticket,
     now: &SignedPublication,
-) -> Result<(), CommandFailure> {
+) -> Result<(), MirrorError> {
     let Some(kept) = &before.name else { return Ok(()) };
     let (was, is) = (kept.as_ref().parent(), now.prefix.as_ref().parent());
     if (before.publisher, was) != (now.publisher, is) {
-        let what = format!(
-            "{place} mirrors another publication already, {was}; give this one a place of its own"
-        );
-        return Err(CommandFailure::new(Exit::Usage, what));
+        return Err(MirrorError::OtherPublication { place: place.clone(), kept: was.to_name() });
     }
     let version = |prefix: &Name| naming::version(prefix.as_ref()).unwrap_or(0);
     if version(&now.prefix) < version(kept) {
-        let what = format!("{place}: the mirror already has a newer version, {kept}");
-        return Err(CommandFailure::new(Exit::Usage, what));
+        return Err(MirrorError::Newer { place: place.clone(), kept: kept.clone() });
     }
     Ok(())
 }
@@ -176,7 +171,7 @@ impl Mirror {
         &self,
         before: Option<&MirroredVersion>,
         below: &[ListedObject],
-    ) -> Result<MirrorContent, CommandFailure> {
+    ) -> Result<MirrorContent, MirrorError> {
         let root = self.signed.manifest.root.to_hex().to_string();
         let there = mirrored::sizes(below, &root);
         let parts = mirrored::sizes(below, PARTS);
@@ -201,7 +196,7 @@ impl Mirror {
     }
 
     /// Whether all parts of this version are in the bucket.
-    fn has_all_parts(&self, asked: &BucketTarget) -> Result<bool, CommandFailure> {
+    fn has_all_parts(&self, asked: &BucketTarget) -> Result<bool, MirrorError> {
         let Some(older) = &asked.older else { return Ok(false) };
         let root = &self.signed.manifest.root;
         let all = parts(&self.store, root).map_err(Error::from)?;
@@ -219,26 +214,25 @@ impl Mirror {
         &self,
         reader: &Reader,
         stop: &Stop,
-        out: &mut Out,
-    ) -> Result<bool, CommandFailure> {
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<bool, MirrorError> {
         if reader.is_directory() {
             let mut entries = Vec::new();
             let mut number = 0;
-            while let Some(item) = reader.item(number).map_err(|e| crate::get::ended(e, stop))? {
+            while let Some(item) = reader.item(number)? {
                 number += 1;
                 entries.push(item.entry);
             }
             let shown = self.buckets.show(&self.content, entries.into_iter());
-            shown.map_err(|e| super::at(&self.content.path(), &e))?;
+            shown.map_err(|e| MirrorError::at(&self.content.path(), e))?;
         }
         let path = self.content.path();
         let read = rebuild(&self.store, &path, stop, &mut |event| {
             if let LibraryEvent::Hashing { .. } = event {
-                out.event(Event::Library(event));
+                on_event(Event::Library(event));
             }
         });
-        out.take_broken()?;
-        Ok(read.map_err(|e| crate::get::ended(e, stop))? == self.signed.manifest.root)
+        Ok(read.map_err(Error::from)? == self.signed.manifest.root)
     }
 
     /// Reports and removes objects that differ from what was signed, so that they are written anew. Returns their names
@@ -248,8 +242,8 @@ impl Mirror {
         ticket: &Ticket,
         (from, give_up): (Vec<xylem_node::PeerAddress>, std::time::Duration),
         stop: &Stop,
-        out: &mut Out,
-    ) -> Result<Vec<String>, CommandFailure> {
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<Vec<String>, MirrorError> {
         let (path, store) = (self.content.path(), self.store.dir().to_path_buf());
         // Ignore other objects beside the content.
         let (ticket, extras) = (ticket.clone(), Extras::Allow);
@@ -260,33 +254,34 @@ impl Mirror {
             let name = damage.path.to_string_lossy().into_owned();
             let place = match name.as_str() {
                 "" => self.content.clone(),
-                name => self.content.below(name).map_err(|e| failed(&e))?,
+                name => self.content.below(name).map_err(|e| MirrorError::from(e))?,
             };
             let (start, end, what) = (damage.start, damage.end, damage.what);
-            out.warn(&format!("{place}: bytes {start}..{end}: {what}; uploading it again"));
-            self.buckets.remove(&place).map_err(|e| super::at(&place.path(), &e))?;
+            let what = format!("{place}: bytes {start}..{end}: {what}; uploading it again");
+            on_event(Event::warning(what));
+            self.buckets.remove(&place).map_err(|e| MirrorError::at(&place.path(), e))?;
             names.push(name);
         }
         Ok(names)
     }
 
     /// Writes trees, lists and listing, then the manifest.
-    fn write_parts(&self) -> Result<(), CommandFailure> {
+    fn write_parts(&self) -> Result<(), MirrorError> {
         let (root, folder) = (self.signed.manifest.root, mirrored::parts_of(&self.place)?);
         for (name, file) in parts(&self.store, &root).map_err(Error::from)? {
-            let place = folder.below(&name.to_string_lossy()).map_err(|e| failed(&e))?;
+            let place = folder.below(&name.to_string_lossy()).map_err(|e| MirrorError::from(e))?;
             self.write_part(&place, &file)?;
         }
         let name = part_name(&self.store, &root, ObjectPart::Manifest);
-        let place = folder.below(&name.to_string_lossy()).map_err(|e| failed(&e))?;
+        let place = folder.below(&name.to_string_lossy()).map_err(|e| MirrorError::from(e))?;
         let packet = Bytes::from(self.signed.packet.clone());
-        self.buckets.put(&place, packet).map_err(|e| super::at(&place.path(), &e))
+        self.buckets.put(&place, packet).map_err(|e| MirrorError::at(&place.path(), e))
     }
 
-    fn write_part(&self, place: &BucketPlace, file: &FileRef) -> Result<(), CommandFailure> {
+    fn write_part(&self, place: &BucketPlace, file: &FileRef) -> Result<(), MirrorError> {
         let size = file.metadata().map_err(Error::from)?.size;
         let root = self.signed.manifest.root.to_hex().to_string();
-        let at = |e| super::at(&place.path(), &e);
+        let at = |e| MirrorError::at(&place.path(), e);
         let mut upload = self.buckets.upload(place, size, &root, None).map_err(at)?;
         let missing: Vec<_> = upload.missing().collect();
         for part in missing {
@@ -299,7 +294,7 @@ impl Mirror {
 
     /// Writes the list of versions with this one first. Versions beyond `keep` are removed then; the list without them
     /// is written last.
-    fn write_list(&self, known: &MirrorVersions, keep: usize) -> Result<(), CommandFailure> {
+    fn write_list(&self, known: &MirrorVersions, keep: usize) -> Result<(), MirrorError> {
         let ticket = mirrored::ticket_of(&self.signed);
         let mut tickets = vec![ticket];
         let root = self.signed.manifest.root;
@@ -312,13 +307,13 @@ impl Mirror {
         if gone.is_empty() { Ok(()) } else { self.put_list(&MirrorVersions { tickets }) }
     }
 
-    fn put_list(&self, versions: &MirrorVersions) -> Result<(), CommandFailure> {
-        let list = self.place.versions().map_err(|e| failed(&e))?;
+    fn put_list(&self, versions: &MirrorVersions) -> Result<(), MirrorError> {
+        let list = self.place.versions().map_err(|e| MirrorError::from(e))?;
         let put = self.buckets.put(&list, versions.write().into());
-        put.map_err(|e| super::at(&list.path(), &e))
+        put.map_err(|e| MirrorError::at(&list.path(), e))
     }
 
-    fn remove_version(&self, ticket: &Ticket) -> Result<(), CommandFailure> {
+    fn remove_version(&self, ticket: &Ticket) -> Result<(), MirrorError> {
         let root = ticket.root.to_hex().to_string();
         let removed = || {
             let content = self.place.below(&root)?;
@@ -332,6 +327,6 @@ impl Mirror {
             }
             Ok(())
         };
-        removed().map_err(|e| super::at(&self.place.path(), &e))
+        removed().map_err(|e| MirrorError::at(&self.place.path(), e))
     }
 }

@@ -2,11 +2,7 @@
 //!
 //! None of the content is written to this machine's disk.
 
-use super::buckets;
-use crate::exit::{CommandFailure, Exit};
-use crate::get::ended;
-use crate::output::Out;
-use crate::reading;
+use crate::MirrorError;
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::fs;
@@ -22,7 +18,7 @@ use xylem_files::{Existing, LibraryEvent, SkipReason};
 use xylem_hash::Hash;
 use xylem_node::Event;
 use xylem_object::listing::EntryKind;
-use xylem_reader::{File, Options, PublicationEntry, Reader};
+use xylem_reader::{File, Options, PublicationEntry, Reader, ReaderEvents};
 use xylem_sink::GetSummary;
 use xylem_store::{Clobber, create_dirs, write_atomically};
 
@@ -35,35 +31,38 @@ const KEEP_EVERY: Duration = Duration::from_millis(250);
 const MOST_NAMED: u64 = 10;
 /// How often events are shown while a read is awaited.
 const GLANCE: Duration = Duration::from_millis(100);
-/// The next step after an upload that stopped early.
-const AGAIN: &str = "run the same command again to continue the upload";
 
 /// Where a publication goes in a bucket, and how it is fetched.
-pub(crate) struct IntoBucket {
+#[derive(Clone, Debug)]
+pub struct IntoBucketOptions {
     /// The ticket, the peers and the limits. The reader keeps nothing on disk.
-    pub(crate) options: Options,
+    pub options: Options,
     /// The path as the user typed it. A slash at the end means a folder.
-    pub(crate) output: PathBuf,
+    pub output: PathBuf,
     /// What to do if an object exists there.
-    pub(crate) existing: Existing,
+    pub existing: Existing,
 }
 
 /// Fetches into a bucket. The summary is that of a fetch to a disk.
-pub(crate) fn into_bucket(
-    what: IntoBucket,
+///
+/// # Errors
+/// See [`MirrorError`].
+pub fn get_into_bucket(
+    what: IntoBucketOptions,
+    buckets: Arc<Buckets>,
     stop: &Stop,
-    out: &mut Out,
-) -> Result<GetSummary, CommandFailure> {
-    let place = BucketPlace::of(&what.output).map_err(|e| super::failed(&e))?;
+    on_event: &mut dyn FnMut(Event),
+) -> Result<GetSummary, MirrorError> {
+    let place = BucketPlace::of(&what.output)?;
     let started = Instant::now();
     let state = what.options.store.join("uploads");
-    let buckets = Arc::new(buckets()?);
     let mut asked = BucketTarget { buckets, existing: what.existing, state, older: None };
     // Check access to the bucket before any peer is asked, so that a missing right is reported first.
     let looked =
         asked.buckets.existing(&BucketPlace { key: format!("{}.", place.key), ..place.clone() });
-    looked.map_err(|e| super::at(&what.output, &e))?;
-    let (reader, news) = reading::open(Options { keep: false, ..what.options }, stop, out)?;
+    looked.map_err(|e| MirrorError::at(&what.output, e))?;
+    let options = Options { keep: false, ..what.options };
+    let (reader, news) = Reader::open_shown(options, stop, on_event)?;
     let manifest = reader.manifest().clone();
     let top =
         match place.key.is_empty() || what.output.as_os_str().as_encoded_bytes().ends_with(b"/") {
@@ -73,10 +72,9 @@ pub(crate) fn into_bucket(
     let mut summary = GetSummary::new(manifest.root);
     summary.path = Some(top.path());
     let mut transfer =
-        BucketCopy { reader: &reader, news, stop, out, summary, total: manifest.total_size };
+        BucketCopy { reader: &reader, news, stop, on_event, summary, total: manifest.total_size };
     let copied = transfer.all(&mut asked, &top);
     let mut summary = transfer.summary;
-    out.take_broken()?;
     copied?;
     summary.elapsed = started.elapsed();
     summary.already_complete = summary.fetched == 0 && summary.bytes > 0;
@@ -84,29 +82,29 @@ pub(crate) fn into_bucket(
 }
 
 /// Where objects go, and what exists there.
-pub(super) struct BucketTarget {
-    pub(super) buckets: Arc<Buckets>,
-    pub(super) existing: Existing,
+pub(crate) struct BucketTarget {
+    pub(crate) buckets: Arc<Buckets>,
+    pub(crate) existing: Existing,
     /// The folder for the state of unfinished uploads.
-    pub(super) state: PathBuf,
+    pub(crate) state: PathBuf,
     /// For a mirror: what need not be sent.
-    pub(super) older: Option<MirrorContent>,
+    pub(crate) older: Option<MirrorContent>,
 }
 
 /// The present content of a mirror.
-pub(super) struct MirrorContent {
+pub(crate) struct MirrorContent {
     /// Sizes in bytes of the objects below the content of this version. Other versions do not use them, as the root is
     /// part of the name.
-    pub(super) there: HashMap<String, u64>,
+    pub(crate) there: HashMap<String, u64>,
     /// Size of each part in bytes.
-    pub(super) parts: HashMap<String, u64>,
+    pub(crate) parts: HashMap<String, u64>,
     /// Files of the version before, by their roots.
-    pub(super) files: HashMap<Hash, BucketPlace>,
+    pub(crate) files: HashMap<Hash, BucketPlace>,
 }
 
 impl BucketTarget {
     /// Records that an object was removed. `name` is relative to the content; it is empty if the content is one file.
-    pub(super) fn forget(&mut self, name: &str) {
+    pub(crate) fn forget(&mut self, name: &str) {
         if let Some(older) = &mut self.older {
             older.files.clear();
             match name {
@@ -118,13 +116,13 @@ impl BucketTarget {
 }
 
 /// The copying of objects from peers into a bucket.
-pub(super) struct BucketCopy<'a> {
-    pub(super) reader: &'a Reader,
-    pub(super) news: Receiver<reading::ReadingNews>,
-    pub(super) stop: &'a Stop,
-    pub(super) out: &'a mut Out,
-    pub(super) summary: GetSummary,
-    pub(super) total: u64,
+pub(crate) struct BucketCopy<'a> {
+    pub(crate) reader: &'a Reader,
+    pub(crate) news: ReaderEvents,
+    pub(crate) stop: &'a Stop,
+    pub(crate) on_event: &'a mut dyn FnMut(Event),
+    pub(crate) summary: GetSummary,
+    pub(crate) total: u64,
 }
 
 impl BucketCopy<'_> {
@@ -133,20 +131,17 @@ impl BucketCopy<'_> {
     /// # Errors
     /// Paths that cannot be keys are reported and left out; the error comes after all else is written. A mirror is complete or absent,
     /// so there the error comes before anything is sent.
-    pub(super) fn all(
+    pub(crate) fn all(
         &mut self,
         to: &mut BucketTarget,
         top: &BucketPlace,
-    ) -> Result<(), CommandFailure> {
+    ) -> Result<(), MirrorError> {
         let nameless = self.report_invalid_keys(top)?;
         if nameless > 0 && to.older.is_some() {
-            let what = format!(
-                "{nameless} names in the publication cannot be keys of a bucket; nothing was uploaded"
-            );
-            return Err(CommandFailure::new(Exit::Usage, what));
+            return Err(MirrorError::NotKeys(nameless));
         }
         let mut number = 0;
-        while let Some(item) = self.reader.item(number).map_err(|e| ended(e, self.stop))? {
+        while let Some(item) = self.reader.item(number)? {
             number += 1;
             let place = match self.reader.is_directory() {
                 true => match key_of(top, &item.entry.path) {
@@ -167,10 +162,7 @@ impl BucketCopy<'_> {
             }
         }
         if nameless > 0 {
-            let what = format!(
-                "{nameless} names cannot be keys of a bucket and were left out; everything else is uploaded"
-            );
-            return Err(CommandFailure::new(Exit::Usage, what));
+            return Err(MirrorError::LeftOut(nameless));
         }
         Ok(())
     }
@@ -178,14 +170,14 @@ impl BucketCopy<'_> {
     fn left_out(&mut self, item: &PublicationEntry, why: &str) {
         let path = os_path(&item.entry.path);
         let why = SkipReason::CannotRead(why.into());
-        self.out.event(Event::Library(LibraryEvent::Skipped { path, why }));
+        (self.on_event)(Event::Library(LibraryEvent::Skipped { path, why }));
     }
 
     /// Reports paths that cannot be keys; returns their number.
-    fn report_invalid_keys(&mut self, top: &BucketPlace) -> Result<u64, CommandFailure> {
+    fn report_invalid_keys(&mut self, top: &BucketPlace) -> Result<u64, MirrorError> {
         let (mut number, mut nameless) = (0, 0);
         while self.reader.is_directory()
-            && let Some(item) = self.reader.item(number).map_err(|e| ended(e, self.stop))?
+            && let Some(item) = self.reader.item(number)?
         {
             number += 1;
             if let Err(why) = key_of(top, &item.entry.path) {
@@ -204,10 +196,10 @@ impl BucketCopy<'_> {
         to: &mut BucketTarget,
         item: &PublicationEntry,
         place: &BucketPlace,
-    ) -> Result<(), CommandFailure> {
-        let file = self.reader.open_item(item).map_err(|e| ended(e, self.stop))?;
+    ) -> Result<(), MirrorError> {
+        let file = self.reader.open_item(item)?;
         let (size, root) = (file.size(), self.root_of(item)?);
-        let at = |e: BucketError| super::at(&place.path(), &e);
+        let at = |e: BucketError| MirrorError::at(&place.path(), e);
         if let Some(older) = &to.older {
             let name = String::from_utf8_lossy(&item.entry.path);
             let is_there = older.there.get(name.as_ref()) == Some(&size);
@@ -226,8 +218,7 @@ impl BucketCopy<'_> {
                 return Ok(());
             }
             if to.existing != Existing::Overwrite {
-                let what = format!("{place} exists and is something else; --overwrite replaces it");
-                return Err(CommandFailure::new(Exit::Usage, what));
+                return Err(MirrorError::Exists(place.clone()));
             }
         }
         let kept = to.state.join(state_file_name(place));
@@ -250,10 +241,10 @@ impl BucketCopy<'_> {
         }
     }
 
-    fn root_of(&self, item: &PublicationEntry) -> Result<String, CommandFailure> {
+    fn root_of(&self, item: &PublicationEntry) -> Result<String, MirrorError> {
         Ok(match &item.entry.kind {
             EntryKind::HardLink { target } => {
-                let of = self.reader.find(target).map_err(|e| ended(e, self.stop))?;
+                let of = self.reader.find(target)?;
                 of.map_or_else(String::new, |of| match of.entry.kind {
                     EntryKind::File { root, .. } => root.to_string(),
                     _ => String::new(),
@@ -271,7 +262,7 @@ impl BucketCopy<'_> {
         self.summary.resumed += there;
         self.done(there);
         if there > 0 {
-            self.out.event(Event::Library(LibraryEvent::Resumed { bytes: there }));
+            (self.on_event)(Event::Library(LibraryEvent::Resumed { bytes: there }));
         }
         let mut reads = missing.iter().flat_map(|part| pieces(&part.bytes));
         let mut under_way = VecDeque::new();
@@ -304,25 +295,20 @@ impl BucketCopy<'_> {
     /// Waits for a read and returns its bytes; shows events meanwhile.
     fn wait(&mut self, read: &Receiver<io::Result<Vec<u8>>>) -> Result<Vec<u8>, CopyError> {
         loop {
-            while let Ok(news) = self.news.try_recv() {
-                if let reading::ReadingNews::Event(event) = news {
-                    self.out.event(*event);
-                }
+            while let Some(event) = self.news.poll() {
+                (self.on_event)(event);
             }
             if self.stop.raised() {
-                let what = format!("interrupted; {AGAIN}");
-                return Err(CopyError::Failure(CommandFailure::new(Exit::Interrupted, what)));
+                return Err(CopyError::Failure(MirrorError::Stopped));
             }
             match read.recv_timeout(GLANCE) {
                 Ok(Ok(bytes)) => return Ok(bytes),
                 Ok(Err(e)) => {
-                    let what = format!("{e}; {AGAIN}");
-                    return Err(CopyError::Failure(CommandFailure::new(Exit::Unreachable, what)));
+                    return Err(CopyError::Failure(MirrorError::Unread(e)));
                 }
                 Err(mpsc::RecvTimeoutError::Timeout) => {}
                 Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    let what = reading::ENDED;
-                    return Err(CopyError::Failure(CommandFailure::new(Exit::Local, what)));
+                    return Err(CopyError::Failure(MirrorError::Ended));
                 }
             }
         }
@@ -331,18 +317,18 @@ impl BucketCopy<'_> {
     fn done(&mut self, bytes: u64) {
         self.summary.bytes += bytes;
         let (verified, total) = (self.summary.bytes, self.total);
-        self.out.event(Event::Progress { verified, total, peers: 1, relayed: 0, picture: None });
+        (self.on_event)(Event::Progress { verified, total, peers: 1, relayed: 0, picture: None });
     }
 }
 
 /// Why a file was not written.
 enum CopyError {
     Bucket(BucketError),
-    Failure(CommandFailure),
+    Failure(MirrorError),
 }
 
-fn below(place: &BucketPlace, name: &str) -> Result<BucketPlace, CommandFailure> {
-    place.below(name).map_err(|e| super::failed(&e))
+fn below(place: &BucketPlace, name: &str) -> Result<BucketPlace, MirrorError> {
+    place.below(name).map_err(MirrorError::from)
 }
 
 /// The key for a path of a directory, or the reason why it cannot be a key.
