@@ -29,6 +29,10 @@ sync-day *ARGS:
     cargo build --release -p xylem-cli
     python3 bench/sync_day.py {{ARGS}}
 
+# The command without mount, buckets, emails and port mapping: target/release/xylem-small.
+small:
+    PROFILE=release bash packaging/small
+
 # The main job, end to end, on this machine.
 try:
     cargo run --release -- try

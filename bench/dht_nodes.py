@@ -3,7 +3,8 @@
 
 Usage: bench/dht_nodes.py ADDRESS:PORT...
 
-One node at each address. They answer find_node, get_peers and announce_peer until they are killed.
+One node at each address. They answer find_node, get_peers and announce_peer until they are killed. Their ids are bound to
+their addresses (BEP 42), so what they report of a NAT is believed.
 """
 
 import hashlib
@@ -43,9 +44,27 @@ def compact(address):
     return socket.inet_aton(address[0]) + address[1].to_bytes(2, "big")
 
 
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return crc ^ 0xFFFFFFFF
+
+
+def bound_id(address):
+    """An id whose first 21 bits follow from the IPv4 address and three bits of its last octet (BEP 42)."""
+    drawn = hashlib.sha1(repr(address).encode()).digest()
+    octets = [octet & mask for octet, mask in zip(socket.inet_aton(address[0]), (0x03, 0x0F, 0x3F, 0xFF))]
+    octets[0] |= (drawn[19] & 7) << 5
+    crc = crc32c(bytes(octets)).to_bytes(4, "big")
+    return crc[:2] + bytes([crc[2] & 0xF8 | drawn[2] & 7]) + drawn[3:]
+
+
 class Node:
     def __init__(self, address):
-        self.address, self.id = address, hashlib.sha1(repr(address).encode()).digest()
+        self.address, self.id = address, bound_id(address)
         self.listed = {}
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self.socket.bind(address)

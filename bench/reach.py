@@ -420,6 +420,9 @@ def dht(options, pool):
     pairs = [("port-restricted", "port-restricted")]
     if not options.quick:
         pairs += [("open", "port-restricted"), ("port-restricted", "open"), ("two NATs", "two NATs"), ("nft", "nft")]
+        pairs += [("symmetric", "port-restricted"), ("port-restricted", "symmetric"), ("nft-random", "nft")]
+    if options.pairs:
+        pairs = [tuple(one.split(":")) for one in options.pairs.split(",")]
     results = run_matrix(options, CodeByDht, pairs, options.tries, pool)
     print("\n### Codes by the DHT\n\n| offerer | taker | |\n|---|---|---|")
     for (a, b), rows in results.items():

@@ -1,6 +1,6 @@
 //! `xylem get TICKET`: fetches a publication and verifies it piece by piece.
 
-use crate::buckets::{IntoBucket, into_bucket};
+use crate::buckets::{IntoBucket, into_bucket, is_in_bucket};
 use crate::cli::Common;
 use crate::code::{CodeSource, FoundTicket};
 use crate::demand::{self, DemandArgs};
@@ -24,7 +24,6 @@ use std::time::Duration;
 use xylem_app::VerifyWith;
 use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
 use xylem_base::{Blame, Error, Stop};
-use xylem_bucket::is_in_bucket;
 use xylem_files::{Existing, FetchMode, Output, SaveOptions, SpaceCheck, read_rule};
 use xylem_node::{Event, GetOptions, LinkOptions, ServeOptions, VersionDialer};
 use xylem_witness::{DialVersions, VersionSource, witnessed};

@@ -5,9 +5,15 @@
 //! library crate, [`output`] reports what happened, and [`exit`] holds the one table of exit codes.
 // Doc comments of arguments are help texts, which use brackets in their own way.
 #![allow(rustdoc::broken_intra_doc_links)]
+// A build without a feature keeps what only that feature uses.
+#![cfg_attr(not(all(feature = "mount", feature = "s3", feature = "smtp")), allow(dead_code))]
 
 mod accept;
 mod bench;
+#[cfg(feature = "s3")]
+mod buckets;
+#[cfg(not(feature = "s3"))]
+#[path = "no_buckets.rs"]
 mod buckets;
 mod ca;
 mod cli;

@@ -12,7 +12,6 @@ use crate::shaping::ShapeArgs;
 use crate::showing::AskArgs;
 use crate::stop;
 use clap::Args;
-use xylem_bucket::BucketPlace;
 use xylem_node::LinkOptions;
 use xylem_object::ticket::MAX_VERSIONS;
 use xylem_reader::Options;
@@ -94,10 +93,7 @@ pub(crate) fn run(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
-    let place: BucketPlace = args
-        .place
-        .parse()
-        .map_err(|e: xylem_bucket::BucketError| CommandFailure::new(Exit::Usage, e.to_string()))?;
+    let place = buckets::place(&args.place)?;
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     common.store()?;

@@ -26,7 +26,6 @@ use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use xylem_bucket::is_in_bucket;
 use xylem_files::{LibraryEvent, read_rule, read_rules, walk::Selection};
 use xylem_keys::SignWith;
 use xylem_link::PeerKey;
@@ -489,7 +488,7 @@ fn for_node(
     let asked = [
         (*foreground, "--foreground"),
         (
-            paths.iter().any(|path| is_in_bucket(path)),
+            paths.iter().any(|path| buckets::is_in_bucket(path)),
             "s3://, whose credentials the background node lacks",
         ),
         (*follow, "--follow"),

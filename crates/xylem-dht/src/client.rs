@@ -10,7 +10,7 @@ use crate::address::{AddressScope, Host, canonical};
 use crate::id::DhtId;
 use crate::item::MutableItem;
 use crate::krpc::{Answer, AnswerBody, Transaction};
-use crate::lookup::{Learned, Lookup, LookupEnd, LookupId, LookupKind, Work};
+use crate::lookup::{Learned, ListedPeers, Lookup, LookupEnd, LookupId, LookupKind, Work};
 use crate::nodes::NodeCache;
 use crate::observed::{ObservedAddress, ObservedAddresses};
 use crate::rng::DhtRng;
@@ -76,9 +76,9 @@ pub struct Transmit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DhtEvent {
-    /// Addresses listed under the target, none of them twice for one lookup, [`crate::MAX_PEERS`] at most. It is not
-    /// proven that a peer is there.
-    Peers(LookupId, Vec<SocketAddr>),
+    /// Addresses listed under the target, [`crate::MAX_PEERS`] at most for one lookup. It is not proven that a peer is
+    /// there.
+    Peers(LookupId, ListedPeers),
     /// A value that the key has signed, not necessarily newer than one before it.
     Item(LookupId, MutableItem),
     /// A lookup has ended.

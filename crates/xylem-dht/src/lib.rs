@@ -28,5 +28,5 @@ pub use client::{DhtClient, DhtConfig, DhtError, DhtEvent, MAX_BOOTSTRAP, MAX_LO
 pub use id::{DhtId, ID_LEN, KEY_LEN};
 pub use item::{MAX_SALT, MAX_VALUE, MutableItem, signable};
 pub use krpc::{AnnouncedPort, AnnouncedPorts};
-pub use lookup::{LookupEnd, LookupError, LookupId, LookupKind, MAX_PEERS};
+pub use lookup::{ListedPeers, LookupEnd, LookupError, LookupId, LookupKind, MAX_PEERS};
 pub use observed::{ObservedAddress, is_symmetric};

@@ -133,10 +133,21 @@ pub(crate) struct Lookup {
     refused: Option<i64>,
 }
 
+/// Addresses that one node lists under a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListedPeers {
+    /// The node.
+    pub by: SocketAddr,
+    /// Addresses that no node has listed before in this lookup.
+    pub new: Vec<SocketAddr>,
+    /// Addresses among those that other nodes have listed in this lookup.
+    pub again: Vec<SocketAddr>,
+}
+
 /// What a lookup has learned from an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Learned {
-    Peers(Vec<SocketAddr>),
+    Peers(ListedPeers),
     Item(MutableItem),
     Nothing,
 }
@@ -228,8 +239,9 @@ impl Lookup {
         match &self.work {
             Work::Enter => Learned::Nothing,
             Work::Poll | Work::Question(LookupKind::Peers(_) | LookupKind::Announce(..)) => {
-                let peers = self.new_peers(response);
-                if peers.is_empty() { Learned::Nothing } else { Learned::Peers(peers) }
+                let peers = self.listed_peers(from, response);
+                let is_empty = peers.new.is_empty() && peers.again.is_empty();
+                if is_empty { Learned::Nothing } else { Learned::Peers(peers) }
             }
             Work::Question(LookupKind::Item { key, salt }) => {
                 response.item(key, salt).map_or(Learned::Nothing, |item| self.new_value(item))
@@ -240,9 +252,15 @@ impl Lookup {
         }
     }
 
-    fn new_peers(&mut self, response: &Response<'_>) -> Vec<SocketAddr> {
-        let mut new = Vec::new();
+    fn listed_peers(&mut self, by: SocketAddr, response: &Response<'_>) -> ListedPeers {
+        let (mut new, mut again) = (Vec::new(), Vec::new());
         for at in response.peers().take(MAX_PEERS_OF_NODE).filter(|at| self.scope.admits(*at)) {
+            if self.peers.contains(&at) {
+                if !new.contains(&at) && !again.contains(&at) {
+                    again.push(at);
+                }
+                continue;
+            }
             let of_host = self.hosts.entry(Host::of(at, self.scope)).or_default();
             if self.peers.len() < MAX_PEERS && *of_host < MAX_PEERS_OF_HOST && self.peers.insert(at)
             {
@@ -250,7 +268,7 @@ impl Lookup {
                 new.push(at);
             }
         }
-        new
+        ListedPeers { by, new, again }
     }
 
     fn new_value(&mut self, item: MutableItem) -> Learned {

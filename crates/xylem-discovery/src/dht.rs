@@ -429,10 +429,10 @@ impl<'a> DhtDriver<'a> {
 
     fn handle_event(&mut self, event: xylem_dht::DhtEvent) {
         match event {
-            xylem_dht::DhtEvent::Peers(id, peers) => {
+            xylem_dht::DhtEvent::Peers(id, peers) if !peers.new.is_empty() => {
                 if let Some(DhtQuestion::Find(key)) = self.question(id).map(|a| &a.question) {
                     let key = *key;
-                    self.emit(DhtEvent::Peers(key, peers));
+                    self.emit(DhtEvent::Peers(key, peers.new));
                 }
             }
             xylem_dht::DhtEvent::Item(id, item) => {

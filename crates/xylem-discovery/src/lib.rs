@@ -12,7 +12,11 @@ mod dht;
 mod first_nodes;
 mod gateway;
 mod lan;
+mod mapping;
+#[cfg(not(feature = "portmap"))]
+mod no_portmap;
 mod nodes;
+#[cfg(feature = "portmap")]
 mod portmap;
 
 use std::sync::Arc;
@@ -23,10 +27,12 @@ pub use dht::{
 pub use first_nodes::FirstNodes;
 pub use gateway::default_gateway;
 pub use lan::{Lan, LanFound};
+pub use mapping::{MapEvent, PortMapOptions, Protocol, RouterMapping};
+#[cfg(not(feature = "portmap"))]
+pub use no_portmap::{PortMap, PortMapError};
 pub use nodes::{MAX_KEPT_NODES, is_local, keep_nodes, known_nodes, nodes_to_keep};
-pub use portmap::{
-    MapEvent, PortMap, PortMapError, PortMapOptions, Protocol, RouterMapping, UpnpError,
-};
+#[cfg(feature = "portmap")]
+pub use portmap::{PortMap, PortMapError, UpnpError};
 
 /// Called on any thread when a handle has an event.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;

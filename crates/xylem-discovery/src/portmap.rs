@@ -20,7 +20,7 @@ use igd_next::{
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::{JoinError, spawn_blocking};
 
-use crate::{DiscoveryError, Wake};
+use crate::{DiscoveryError, MapEvent, PortMapOptions, Protocol, RouterMapping, Wake};
 
 /// Timeouts of three requests, 1.4 s in all: the router is nearby.
 const PATIENCE: TimeoutConfig = TimeoutConfig {
@@ -39,49 +39,6 @@ const RETRY: Duration = Duration::from_secs(10 * 60);
 const REMOVAL: Duration = Duration::from_secs(1);
 /// Description in a router's list of UPnP mappings.
 const DESCRIPTION: &str = "xylem";
-
-/// Options of a mapping.
-#[derive(Clone, Copy, Debug)]
-pub struct PortMapOptions {
-    /// The router ([`crate::default_gateway`]); without one only UPnP is tried.
-    pub gateway: Option<Ipv4Addr>,
-    /// This machine's address on the router's network.
-    pub own: Ipv4Addr,
-    /// The UDP port; the same external port is requested.
-    pub port: NonZeroU16,
-    /// Lifetime of a mapping unless renewed.
-    pub life: Duration,
-}
-
-/// Protocol of the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// RFC 6887.
-    Pcp,
-    /// RFC 6886.
-    NatPmp,
-    /// Internet Gateway Device.
-    Upnp,
-}
-
-impl std::fmt::Display for Protocol {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Pcp => "PCP",
-            Self::NatPmp => "NAT-PMP",
-            Self::Upnp => "UPnP",
-        })
-    }
-}
-
-/// A port mapping.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RouterMapping {
-    /// The external address, as the router reported it.
-    pub external: SocketAddrV4,
-    /// The protocol.
-    pub by: Protocol,
-}
 
 /// Why no router maps a port.
 #[derive(Debug, thiserror::Error)]
@@ -135,17 +92,6 @@ pub enum UpnpError {
     /// The port is mapped for another host, and it maps no other.
     #[error(transparent)]
     AddAny(#[from] AddAnyPortError),
-}
-
-/// An event of a mapping.
-#[derive(Debug)]
-pub enum MapEvent {
-    /// The port is mapped, or is now mapped to another address.
-    Mapped(RouterMapping),
-    /// The mapping is lost.
-    Lost,
-    /// No router maps the port, for this reason; it is tried again later.
-    Failed(PortMapError),
 }
 
 /// A handle to a port mapping. Dropping it removes the mapping.

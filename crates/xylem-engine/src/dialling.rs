@@ -75,6 +75,23 @@ impl Engine {
         {
             return self.face_of_group(*group);
         }
+        let id = self.face_to(peer, persistency);
+        match self.connect(id, peer) {
+            Ok(()) => Ok(id),
+            Err(e) if persistency == Persistency::Permanent => {
+                self.fail_face(id, e);
+                Ok(id)
+            }
+            Err(e) => {
+                self.net.faces.remove(id);
+                self.forwarder.remove_face(id);
+                Err(e)
+            }
+        }
+    }
+
+    /// Makes a face to a peer, without a connection.
+    fn face_to(&mut self, peer: &PeerAddress, persistency: Persistency) -> FaceId {
         let now = self.now();
         let scope = scope_to(peer);
         let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
@@ -89,18 +106,19 @@ impl Engine {
         }
         self.net.faces.insert(id, face);
         tracing::debug!(face = %id, %peer, ?persistency, "dialling");
-        match self.connect(id, peer) {
-            Ok(()) => Ok(id),
-            Err(e) if persistency == Persistency::Permanent => {
-                self.fail_face(id, e);
-                Ok(id)
-            }
-            Err(e) => {
-                self.net.faces.remove(id);
-                self.forwarder.remove_face(id);
-                Err(e)
-            }
+        id
+    }
+
+    /// Makes a face to a peer that the endpoint reaches at a synthetic address.
+    pub(crate) fn dial_link(&mut self, peer: &PeerAddress, to: SocketAddr) -> io::Result<FaceId> {
+        if self.net.link_sockets.is_empty() {
+            self.bind_link(wildcard(SocketAddr::from(([0; 4], 0))))?;
         }
+        let id = self.face_to(peer, Persistency::Persistent);
+        let link = self.net.connect_link(self.now(), to, peer.link_key().map(PeerKey));
+        self.note_keyless(link, peer);
+        self.net.faces.replace_transport(id, Transport::Link(link));
+        Ok(id)
     }
 
     /// A group is not dialled: its face was made when it was joined.

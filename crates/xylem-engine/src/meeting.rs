@@ -8,9 +8,13 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_dht::{DhtClient, DhtConfig};
-use xylem_reach::code::{CodePunching, PUNCH_LEN};
+use xylem_forward::FaceId;
+use xylem_mgmt::Persistency;
+use xylem_peers::reachable::PeerAddress;
+use xylem_reach::code::{CodePunching, PUNCH_LEN, PunchWay};
 use xylem_sockets::Udp;
 
+use crate::reaching::{PunchSocketUser, address_of};
 use crate::{Engine, Network};
 
 /// First byte of every datagram of the DHT: a dictionary in bencode.
@@ -46,8 +50,12 @@ impl MeetingSharers {
     fn take_in(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> bool {
         let dht = self.dht.as_mut().filter(|_| datagram.first() == Some(&DICTIONARY));
         dht.is_some_and(|dht| dht.handle_datagram(now, from, datagram))
-            || datagram.len() == PUNCH_LEN
-                && self.punchings.iter_mut().any(|it| it.handle_datagram(now, from, datagram))
+            || self.take_in_punch(now, from.into(), datagram)
+    }
+
+    fn take_in_punch(&mut self, now: Duration, way: PunchWay, datagram: &[u8]) -> bool {
+        datagram.len() == PUNCH_LEN
+            && self.punchings.iter_mut().any(|it| it.handle_datagram(now, way, datagram))
     }
 
     fn poll_timeout(&self) -> Option<Duration> {
@@ -72,6 +80,17 @@ impl SocketSharers {
             return false;
         }
         self.of_code.take_in(now, from, datagram) || self.of_tickets.take_in(now, from, datagram)
+    }
+
+    /// The same for one that has arrived at one of many sockets of a meeting.
+    pub(crate) fn take_in_punch(
+        &mut self,
+        what: Meeting,
+        now: Duration,
+        way: PunchWay,
+        datagram: &[u8],
+    ) -> bool {
+        self.of(what).take_in_punch(now, way, datagram)
     }
 
     /// Like [`SocketSharers::take_in`], for datagrams of `stride` bytes that arrived as one train.
@@ -127,6 +146,33 @@ impl Engine {
         self.net.sharers.of(what).punchings.get_mut(place)
     }
 
+    /// Dials a link by the knock over a way that punching has opened.
+    ///
+    /// # Errors
+    /// Those of [`Engine::dial`].
+    pub fn dial_punched(&mut self, way: PunchWay) -> std::io::Result<FaceId> {
+        let peer = PeerAddress::Link { address: way.at, key: None };
+        match (way.socket, way.at) {
+            (Some(number), SocketAddr::V4(at)) => {
+                let to = address_of(self.net.reaching.socket_prefix(), number, at);
+                self.dial_link(&peer, to)
+            }
+            _ => self.dial(&peer, Persistency::Persistent),
+        }
+    }
+
+    /// The local UDP port of a way that punching has opened.
+    pub fn punched_port(&self, way: PunchWay) -> Option<u16> {
+        let socket = match way.socket {
+            Some(number) => self.net.reaching.punching.socket(number),
+            None => {
+                let place = self.net.link_socket_for(way.at)?;
+                self.net.link_sockets.get(place)
+            }
+        };
+        Some(socket?.local().port())
+    }
+
     /// Ends both: nothing of them is sent any more.
     pub fn leave_dht(&mut self, what: Meeting) {
         *self.net.sharers.of(what) = MeetingSharers::default();
@@ -146,11 +192,27 @@ impl Network {
                 }
             }
             for punching in &mut sharers.punchings {
-                while let Some((to, datagram)) = punching.poll_transmit(now) {
-                    self.send_beside_links(to, &datagram);
+                if let Some(to) = punching.poll_sockets(now) {
+                    let user = PunchSocketUser::Meeting(what);
+                    let numbers = self.open_extra_sockets(now, user, to);
+                    punching.search_from(now, numbers.into_iter());
+                }
+                while let Some((way, datagram)) = punching.poll_transmit(now) {
+                    match way.socket {
+                        Some(number) => self.send_from_extra(number, way.at, &datagram),
+                        None => drop(self.send_beside_links(way.at, &datagram)),
+                    }
                 }
             }
             *self.sharers.of(what) = sharers;
+        }
+    }
+
+    /// Sends from one of many sockets, if it is still open.
+    fn send_from_extra(&self, number: u16, to: SocketAddr, datagram: &[u8]) {
+        if let Some(socket) = self.reaching.punching.socket(number) {
+            // A datagram that is lost here is one that is lost.
+            let _ = socket.send_one(to, datagram);
         }
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use xylem_dht::{DhtEvent, DhtId, LookupId, LookupKind};
+use xylem_dht::{DhtEvent, DhtId, ListedPeers, LookupId, LookupKind, is_symmetric};
 use xylem_discovery::{
     DhtOptions, FirstNodes, MAX_KEPT_NODES, Wake, is_local, keep_nodes, known_nodes, nodes_to_keep,
 };
@@ -119,16 +119,13 @@ impl DhtEntry {
     }
 
     /// Has listed addresses punched; returns whether one is new.
-    pub(crate) fn punch_to(
-        &self,
-        engine: &mut Engine,
-        place: usize,
-        peers: Vec<SocketAddr>,
-    ) -> bool {
+    pub(crate) fn punch_to(&self, engine: &mut Engine, place: usize, peers: &ListedPeers) -> bool {
         let now = engine.now();
+        let seen = engine.dht(self.of).map(|dht| dht.observed(false)).unwrap_or_default();
         let Some(punching) = engine.punching(self.of, place) else { return false };
-        let fresh = peers.into_iter().filter(|at| punching.add(now, *at));
-        fresh.count() > 0
+        punching.set_symmetric(is_symmetric(&seen));
+        let all = peers.new.iter().chain(&peers.again);
+        all.filter(|at| punching.add(now, **at, peers.by)).count() > 0
     }
 
     /// Ends it: nothing is sent any more.

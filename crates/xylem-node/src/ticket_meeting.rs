@@ -2,7 +2,6 @@
 //! address and relay of a ticket is silent. Both speak over the engine's own sockets for links (docs/spec/reach.md,
 //! "Tickets in the DHT").
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
@@ -11,7 +10,7 @@ use xylem_hash::Hash;
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
 use xylem_peers::reachable::PeerAddress;
-use xylem_reach::code::{CodePunching, CodeRole};
+use xylem_reach::code::{CodePunching, CodeRole, PunchWay};
 use xylem_reach::names::TicketMeeting;
 
 use crate::meeting::{CodeDht, DhtEntry, bind_both_families};
@@ -183,7 +182,7 @@ impl TicketListings {
                 DhtEvent::Peers(id, peers) => {
                     let place = self.listings.iter().position(|it| it.seeks.contains(&id));
                     if let Some(place) = place {
-                        self.entry.punch_to(engine, place, peers);
+                        self.entry.punch_to(engine, place, &peers);
                     }
                 }
                 DhtEvent::Done(id, end) => {
@@ -310,7 +309,7 @@ impl TicketSearch {
         while let Some(event) = self.entry.poll_event(engine) {
             match event {
                 DhtEvent::Peers(id, peers) if self.looking == Some(id) => {
-                    let fresh = self.entry.punch_to(engine, 0, peers);
+                    let fresh = self.entry.punch_to(engine, 0, &peers);
                     self.found = fresh.then_some(now).or(self.found);
                 }
                 DhtEvent::Done(id, _) if self.looking == Some(id) => {
@@ -329,8 +328,9 @@ impl TicketSearch {
         }
         self.ask(engine, now);
         let Some(punching) = engine.punching(Meeting::Tickets, 0) else { return Vec::new() };
-        let proven: Vec<SocketAddr> = std::iter::from_fn(|| punching.poll_proven()).collect();
-        let peer = |address| PeerAddress::Link { address, key: self.key };
+        let proven: Vec<PunchWay> = std::iter::from_fn(|| punching.poll_proven()).collect();
+        // Without a search all ways are from the socket of links.
+        let peer = |way: PunchWay| PeerAddress::Link { address: way.at, key: self.key };
         proven.into_iter().map(peer).collect()
     }
 

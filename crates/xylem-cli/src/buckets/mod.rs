@@ -11,11 +11,12 @@ use crate::stop;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use xylem_base::{disk, use_medium};
-use xylem_bucket::{BucketError, Buckets, Settings, is_in_bucket};
+use xylem_bucket::{BucketError, BucketPlace, Buckets, Settings};
 use xylem_object::Ticket;
 
 pub(crate) use into::{IntoBucket, into_bucket};
 pub(crate) use mirror::{MirrorOptions, mirror};
+pub(crate) use xylem_bucket::is_in_bucket;
 
 /// The exit code of an error: it tells a script whether the user, the network or this machine has to change.
 fn exit_of(error: &BucketError) -> Exit {
@@ -33,6 +34,11 @@ fn exit_of(error: &BucketError) -> Exit {
 
 fn failed(error: &BucketError) -> CommandFailure {
     CommandFailure::new(exit_of(error), error.to_string())
+}
+
+/// Reads `s3://BUCKET/PREFIX`.
+pub(crate) fn place(text: &str) -> Result<BucketPlace, CommandFailure> {
+    text.parse().map_err(|e: BucketError| CommandFailure::new(Exit::Usage, e.to_string()))
 }
 
 /// Opens a medium of buckets and of this machine's files, with credentials from the environment.

@@ -1,5 +1,9 @@
 //! `xylem ndn ca`: a certificate authority (NDNCERT). It certifies the key of a client that proves its identity.
 
+#[cfg(feature = "smtp")]
+mod mail;
+#[cfg(not(feature = "smtp"))]
+#[path = "no_mail.rs"]
 mod mail;
 mod serving;
 

@@ -1,10 +1,10 @@
 //! `xylem mount TICKET DIR`: what a ticket names, as a read-only file system.
 
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "mount"))]
 mod fs;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "mount"))]
 mod point;
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "mount"))]
 mod run;
 
 use crate::cli::Common;
@@ -81,15 +81,16 @@ pub(crate) struct MountArgs {
 }
 
 /// Runs `xylem mount`.
-#[cfg(target_os = "linux")]
+#[cfg(all(target_os = "linux", feature = "mount"))]
 pub(crate) fn run(args: MountArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     run::run(&args, common, out)
 }
 
 /// Other systems have FUSE, too, but mounts are not tested there.
-#[cfg(not(target_os = "linux"))]
+#[cfg(not(all(target_os = "linux", feature = "mount")))]
 pub(crate) fn run(_: MountArgs, _: &Common, _: &mut Out) -> Result<Exit, CommandFailure> {
-    let what = "mount is not built into this program: it needs Linux; `xylem get` fetches the same";
+    let what = "mount is not built into this program: it needs Linux and the feature `mount`; `xylem get` fetches \
+         the same";
     Err(CommandFailure::new(Exit::Usage, what))
 }
 

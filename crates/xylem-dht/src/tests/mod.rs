@@ -40,7 +40,7 @@ fn look(world: &mut World, client: usize, kind: LookupKind) -> (Vec<DhtEvent>, L
 
 fn peers(events: &[DhtEvent]) -> Vec<SocketAddr> {
     let of = |event: &DhtEvent| match event {
-        DhtEvent::Peers(_, peers) => peers.clone(),
+        DhtEvent::Peers(_, peers) => peers.new.clone(),
         _ => Vec::new(),
     };
     events.iter().flat_map(of).collect()
@@ -352,7 +352,10 @@ proptest! {
                 match event {
                     DhtEvent::Done(..) => done += 1,
                     DhtEvent::Item(_, item) => prop_assert!(item.is_signed()),
-                    DhtEvent::Peers(_, peers) => prop_assert!(peers.len() <= MAX_PEERS),
+                    DhtEvent::Peers(_, peers) => {
+                        prop_assert!(peers.new.len() + peers.again.len() <= MAX_PEERS);
+                        prop_assert!(peers.again.iter().all(|at| !peers.new.contains(at)));
+                    }
                     DhtEvent::Observed => {}
                 }
             }

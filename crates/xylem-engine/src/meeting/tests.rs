@@ -61,7 +61,7 @@ fn own(engine: &Engine) -> SocketAddr {
 fn one_socket_speaks_to_the_dht_and_to_peers() {
     let (mut shows, mut takes, mut node) = (engine(1), engine(2), Node::new());
     let (a, b) = (own(&shows), own(&takes));
-    let hash = DhtId([7; 20]);
+    let (hash, node_at) = (DhtId([7; 20]), node.at());
     for (engine, role, seed) in
         [(&mut shows, CodeRole::Offerer, 1), (&mut takes, CodeRole::Taker, 2)]
     {
@@ -95,10 +95,10 @@ fn one_socket_speaks_to_the_dht_and_to_peers() {
         |engines, events| {
             while let Some(event) = engines[1].dht(Meeting::Code).unwrap().poll_event() {
                 if let DhtEvent::Peers(_, peers) = event {
-                    assert_eq!(peers, [a]);
+                    assert_eq!((peers.by, peers.new), (node_at, vec![a]));
                     found = true;
                     let now = engines[1].now();
-                    engines[1].punching(Meeting::Code, 0).unwrap().add(now, a);
+                    engines[1].punching(Meeting::Code, 0).unwrap().add(now, a, node_at);
                 }
             }
             proven = proven.or(engines[1].punching(Meeting::Code, 0).unwrap().poll_proven());
@@ -108,7 +108,7 @@ fn one_socket_speaks_to_the_dht_and_to_peers() {
             found && up && proven.is_some() && own_proof.is_some()
         },
     );
-    assert_eq!((proven, own_proof), (Some(a), Some(b)));
+    assert_eq!((proven, own_proof), (Some(a.into()), Some(b.into())));
     shows.leave_dht(Meeting::Code);
     assert!(shows.dht(Meeting::Code).is_none() && shows.punching(Meeting::Code, 0).is_none());
 }

@@ -14,5 +14,5 @@ mod state;
 mod talking;
 
 pub use handle::RelayHandle;
-pub(crate) use state::RelayConnections;
+pub(crate) use state::{PunchSocketUser, RelayConnections, address_of};
 pub use state::{RelayNotice, RelayUse};

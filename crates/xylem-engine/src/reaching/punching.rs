@@ -11,10 +11,11 @@ use std::time::Duration;
 use xylem_link::{LinkEvent, LinkId, NatMapping, PathKind, ProbePace};
 use xylem_mgmt::FaceUri;
 use xylem_peers::reachable::{FaceAddress, endpoint, may_be_dialled};
+use xylem_reach::code::PunchWay;
 use xylem_sockets::{Oversize, Udp};
 
 use super::observed::mapping;
-use super::state::{PunchSocket, PunchedLink, address_of, socket_of};
+use super::state::{PunchSocket, PunchSocketUser, PunchedLink, address_of, socket_of};
 use crate::dialling::wildcard;
 use crate::{Engine, EngineEvent, PollSource};
 
@@ -27,6 +28,11 @@ const PORTS: usize = 1_024;
 const FIRST_PORT: u16 = 1_024;
 /// A socket that no link uses is closed after this time.
 const UNUSED: Duration = Duration::from_secs(5);
+/// The same for sockets of a meeting in the DHT: the other side may learn of it later.
+const UNUSED_BY_MEETING: Duration = Duration::from_secs(15);
+/// Such a socket that has received something is closed after this time without anything more. A NAT has forgotten the
+/// mapping by then.
+const SILENT: Duration = Duration::from_secs(120);
 /// Most links that look for a direct way at one time.
 const MAX_LINKS: usize = 1_024;
 
@@ -122,28 +128,13 @@ impl Engine {
 
     /// Opens many sockets towards one address.
     fn open_sockets(&mut self, now: Duration, link: LinkId, to: SocketAddrV4) {
-        let punching = &mut self.net.reaching.punching;
-        if punching.sockets.values().any(|extra| extra.of == link) {
+        let user = PunchSocketUser::Link(link);
+        if self.net.reaching.punching.sockets.values().any(|extra| extra.of == user) {
             return;
         }
         let prefix = self.net.reaching.socket_prefix();
-        let mut all = Vec::with_capacity(SOCKETS);
-        for _ in 0..SOCKETS {
-            // As many as the system provides.
-            let Ok(mut io) = Udp::bind(wildcard(to.into()), Oversize::Lose) else { break };
-            let punching = &mut self.net.reaching.punching;
-            let number = punching.next_socket;
-            punching.next_socket = number.wrapping_add(1);
-            let token = self.net.token(PollSource::Extra(number));
-            if io.register(&self.net.poll, token).is_err() {
-                self.net.tokens.remove(&token);
-                break;
-            }
-            let extra = PunchSocket { io, token, of: link, closes: now + UNUSED };
-            self.net.reaching.punching.sockets.insert(number, extra);
-            all.push(address_of(prefix, number, to));
-        }
-        tracing::debug!(sockets = all.len(), %to, "many sockets towards one address");
+        let numbers = self.net.open_extra_sockets(now, user, to).into_iter();
+        let all: Vec<SocketAddr> = numbers.map(|number| address_of(prefix, number, to)).collect();
         self.net.endpoint.probe(now, link, &all, ProbePace::Search);
     }
 
@@ -156,9 +147,14 @@ impl Engine {
             if now < extra.closes {
                 return true;
             }
-            let up = endpoint.link(extra.of);
-            let at = up.and_then(|up| socket_of(prefix, up.remote()));
-            let used = at.is_some_and(|(at, _)| at == *number);
+            let used = match extra.of {
+                PunchSocketUser::Link(link) => {
+                    let up = endpoint.link(link);
+                    let at = up.and_then(|up| socket_of(prefix, up.remote()));
+                    at.is_some_and(|(at, _)| at == *number)
+                }
+                PunchSocketUser::Meeting(_) => false,
+            };
             extra.closes = now + UNUSED;
             if !used {
                 tokens.remove(&extra.token);
@@ -171,13 +167,20 @@ impl Engine {
     pub(crate) fn receive_extra(&mut self, number: u16, source: PollSource) {
         let now = self.now();
         let prefix = self.net.reaching.socket_prefix();
-        let crate::Network { reaching, endpoint, .. } = &mut self.net;
+        let crate::Network { reaching, endpoint, sharers, .. } = &mut self.net;
         let Some(extra) = reaching.punching.sockets.get_mut(&number) else { return };
+        let (of, closes) = (extra.of, &mut extra.closes);
         let received = extra.io.receive(&mut |from, marked, datagram| {
-            if let SocketAddr::V4(from) = from {
-                let from = address_of(prefix, number, from);
-                endpoint.handle_marked_datagram(now, from, marked, datagram);
+            let SocketAddr::V4(at) = from else { return };
+            let from = address_of(prefix, number, at);
+            if let PunchSocketUser::Meeting(what) = of {
+                let way = PunchWay { at: at.into(), socket: Some(number) };
+                if sharers.take_in_punch(what, now, way, &datagram) {
+                    *closes = now + SILENT;
+                    return;
+                }
             }
+            endpoint.handle_marked_datagram(now, from, marked, datagram);
         });
         self.drain_endpoint(now);
         if received.unwrap_or(false) {
@@ -228,6 +231,37 @@ impl Engine {
 }
 
 impl crate::Network {
+    /// Opens many sockets, as many as the system provides; returns their numbers.
+    pub(crate) fn open_extra_sockets(
+        &mut self,
+        now: Duration,
+        of: PunchSocketUser,
+        to: SocketAddrV4,
+    ) -> Vec<u16> {
+        let closes = now
+            + match of {
+                PunchSocketUser::Link(_) => UNUSED,
+                PunchSocketUser::Meeting(_) => UNUSED_BY_MEETING,
+            };
+        let mut numbers = Vec::with_capacity(SOCKETS);
+        for _ in 0..SOCKETS {
+            let Ok(mut io) = Udp::bind(wildcard(to.into()), Oversize::Lose) else { break };
+            let punching = &mut self.reaching.punching;
+            let number = punching.next_socket;
+            punching.next_socket = number.wrapping_add(1);
+            let token = self.token(PollSource::Extra(number));
+            if io.register(&self.poll, token).is_err() {
+                self.tokens.remove(&token);
+                break;
+            }
+            let extra = PunchSocket { io, token, of, closes };
+            self.reaching.punching.sockets.insert(number, extra);
+            numbers.push(number);
+        }
+        tracing::debug!(sockets = numbers.len(), %to, "many sockets towards one address");
+        numbers
+    }
+
     /// An address of the endpoint as shown to users.
     fn seen_at(&self, to: SocketAddr) -> (FaceAddress, FaceUri) {
         if let Some(relay) = self.reaching.relay_at(to) {

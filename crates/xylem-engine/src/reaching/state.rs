@@ -15,6 +15,8 @@ use xylem_reach::relay::{
 };
 use xylem_sockets::Udp;
 
+use crate::Meeting;
+
 /// Most relays of one engine, peers that act as relays included.
 pub(crate) const MAX_RELAYS: usize = 64;
 
@@ -374,8 +376,17 @@ pub(crate) struct PunchedLink {
 pub(crate) struct PunchSocket {
     pub(crate) io: Udp,
     pub(crate) token: Token,
-    pub(crate) of: LinkId,
+    pub(crate) of: PunchSocketUser,
     pub(crate) closes: Duration,
+}
+
+/// What an extra socket was opened for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PunchSocketUser {
+    /// A link through a relay that looks for a direct way.
+    Link(LinkId),
+    /// A meeting in the DHT.
+    Meeting(Meeting),
 }
 
 impl HolePunching {

@@ -1,13 +1,12 @@
 //! Codes in the mainline DHT: [`OfferMeeting`] lists the peer that shows one, [`TakeMeeting`] finds it. Both speak over the
 //! engine's own sockets for links (docs/spec/reach.md, "Codes").
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
 use xylem_engine::{Engine, Meeting, wall_clock};
 use xylem_reach::code::{
-    CodePunching, CodeRole, SpokenCode, meeting_key, meeting_window, meeting_windows,
+    CodePunching, CodeRole, PunchWay, SpokenCode, meeting_key, meeting_window, meeting_windows,
 };
 
 use crate::meeting::{CodeDht, DhtEntry, bind_both_families};
@@ -19,7 +18,8 @@ fn key(number: u32, window: u64, role: CodeRole) -> DhtId {
 fn punch(engine: &mut Engine, role: CodeRole, number: u32, near: bool) {
     // Without randomness no link works either.
     if let Ok(seed) = xylem_base::random() {
-        engine.punch_for(Meeting::Code, vec![CodePunching::new(role, number, near, &seed)]);
+        let punching = CodePunching::new(role, number, near, &seed).with_search();
+        engine.punch_for(Meeting::Code, vec![punching]);
     }
 }
 
@@ -158,7 +158,7 @@ impl OfferMeeting {
         while let Some(event) = self.entry.poll_event(engine) {
             match event {
                 DhtEvent::Peers(id, peers) if self.seeks.contains(&id) => {
-                    self.entry.punch_to(engine, 0, peers);
+                    self.entry.punch_to(engine, 0, &peers);
                 }
                 DhtEvent::Done(id, end) if self.announcing == Some(id) => {
                     self.announcing = None;
@@ -270,8 +270,8 @@ impl TakeMeeting {
         }
     }
 
-    /// Goes on. Returns addresses at which a peer shows a code of this number, to be dialled.
-    pub(super) fn poll(&mut self, engine: &mut Engine) -> Vec<SocketAddr> {
+    /// Goes on. Returns ways to a peer that shows a code of this number, to be dialled.
+    pub(super) fn poll(&mut self, engine: &mut Engine) -> Vec<PunchWay> {
         if self.entry.poll(engine) {
             (self.is_alone, self.ask_at) = (false, Some(engine.now()));
         }
@@ -281,7 +281,7 @@ impl TakeMeeting {
                 DhtEvent::Peers(id, peers) => {
                     let window = self.asks.iter().find(|(ask, _)| *ask == id).map(|(_, at)| *at);
                     if let Some(window) = window
-                        && self.entry.punch_to(engine, 0, peers)
+                        && self.entry.punch_to(engine, 0, &peers)
                     {
                         self.found = Some(now);
                         self.announce(engine, window);

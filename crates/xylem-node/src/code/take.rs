@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_base::{Blame, Error, Failure, Stop};
@@ -10,7 +9,9 @@ use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
 use xylem_peers::reachable::{FaceAddress, PeerAddress, Relay};
-use xylem_reach::code::{CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, SpokenCode, TakeError, knock};
+use xylem_reach::code::{
+    CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, PunchWay, SpokenCode, TakeError, knock,
+};
 use xylem_reach::relay::ConnectTarget;
 
 use super::CodeEvent;
@@ -246,8 +247,8 @@ struct CodeClient<'a> {
     /// When to ask the DHT, and how.
     dht_at: Option<(Duration, &'a CodeDht)>,
     dht: Option<TakeMeeting>,
-    /// Addresses that were found there.
-    found: Vec<SocketAddr>,
+    /// Ways that were found there.
+    found: Vec<PunchWay>,
     /// Busy peers, and when to ask each again.
     again: Vec<(Duration, FaceId)>,
     /// Proofs that may still be sent. Each allows the receiving peer one guess.
@@ -293,9 +294,15 @@ impl CodeClient<'_> {
             self.dht = Some(TakeMeeting::new(engine, how, self.code.number()));
         }
         let found = self.dht.as_mut().map(|dht| dht.poll(engine)).unwrap_or_default();
-        for address in found {
-            self.found.push(address);
-            self.dial(engine, PeerAddress::Link { address, key: None });
+        for way in found {
+            self.found.push(way);
+            match engine.dial_punched(way) {
+                Ok(face) => {
+                    let peer = PeerAddress::Link { address: way.at, key: None };
+                    self.dialled.insert(face, peer);
+                }
+                Err(e) => self.why = e.to_string(),
+            }
         }
     }
 
@@ -327,9 +334,9 @@ impl CodeClient<'_> {
 
     /// The local port of the link to a peer that was found in the DHT.
     fn port_to(&self, engine: &Engine, peer: &PeerAddress) -> Option<u16> {
-        let at = peer.link_address().filter(|at| self.found.contains(at))?;
-        let mut own = engine.link_addresses().into_iter();
-        own.find(|own| own.is_ipv4() == at.is_ipv4()).map(|own| own.port())
+        let at = peer.link_address()?;
+        let way = self.found.iter().find(|way| way.at == at)?;
+        engine.punched_port(*way)
     }
 
     fn begin(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), TakeCodeError> {

@@ -27,7 +27,7 @@ pub use exchange::CodeRole;
 pub use meeting::{MEETING_WINDOW, meeting_key, meeting_window, meeting_windows};
 pub use message::MAX_TEXT;
 pub use offer::{CodeOffer, CodeOfferEvent, LIFETIME, MAX_WRONG_GUESSES};
-pub use punching::{CodePunching, MAX_PUNCHED, MAX_PUNCHES, PUNCH_LEN};
+pub use punching::{CodePunching, MAX_PUNCHED, MAX_PUNCHES, PUNCH_LEN, PunchWay};
 pub use take::{CodeTake, CodeTakeStep};
 pub use words::{SpokenCode, distance, looks_like_code};
 

@@ -4,16 +4,20 @@
 //! Every address is foreign: any address can be listed in the DHT, and a datagram's source can be forged. So each address
 //! gets few and small datagrams, few addresses are served at a time, and only an address that has returned what was sent
 //! to it alone is reported ([`CodePunching::poll_proven`]). Layout: docs/spec/reach.md, "Codes".
+//!
+//! Where one side has a symmetric NAT, no listed address is of use. Then that side sends from many sockets, and the other
+//! one to many ports of its host, until two of them meet ([`PortSearch`]).
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use core::net::{IpAddr, SocketAddr};
+use core::net::{IpAddr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
 use std::collections::{HashMap, VecDeque};
 
 use constant_time_eq::constant_time_eq_n;
 use xylem_hash::{Hasher, OutputReader, keyed_hash};
 
+use self::search::{PortSearch, SearchStep};
 use super::exchange::CodeRole;
 
 /// Length of each datagram.
@@ -50,9 +54,25 @@ enum PunchedHost {
     Near(SocketAddr),
 }
 
+/// A way to a peer: one of this side's sockets, and the peer's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PunchWay {
+    /// The peer's address.
+    pub at: SocketAddr,
+    /// Number of one of the many sockets ([`CodePunching::search_from`]); `None`: the socket of links.
+    pub socket: Option<u16>,
+}
+
+impl From<SocketAddr> for PunchWay {
+    /// From the socket of links.
+    fn from(at: SocketAddr) -> Self {
+        Self { at, socket: None }
+    }
+}
+
 #[derive(Debug)]
 struct PunchedAddress {
-    at: SocketAddr,
+    way: PunchWay,
     /// Whether the DHT lists it.
     listed: bool,
     /// Datagrams that were sent unasked.
@@ -77,7 +97,11 @@ pub struct CodePunching {
     draws: OutputReader,
     peers: Vec<PunchedAddress>,
     hosts: HashMap<PunchedHost, u8>,
-    proven: VecDeque<SocketAddr>,
+    proven: VecDeque<PunchWay>,
+    /// Number of ways that were proven.
+    proven_ways: usize,
+    /// `None`: this side never searches.
+    search: Option<PortSearch>,
 }
 
 impl CodePunching {
@@ -101,33 +125,74 @@ impl CodePunching {
             peers: Vec::new(),
             hosts: HashMap::new(),
             proven: VecDeque::new(),
+            proven_ways: 0,
+            search: None,
         }
     }
 
-    /// Adds an address that the DHT lists for the other side. Returns whether it is new.
-    pub fn add(&mut self, now: Duration, at: SocketAddr) -> bool {
+    /// Searches many ports where one side has a symmetric NAT.
+    #[must_use]
+    pub fn with_search(mut self) -> Self {
+        self.search = Some(PortSearch::default());
+        self
+    }
+
+    /// Adds an address that a node of the DHT lists for the other side. Returns whether it is new.
+    pub fn add(&mut self, now: Duration, at: SocketAddr, by: SocketAddr) -> bool {
         let at = canonical(at);
+        if let Some(search) = &mut self.search {
+            search.listed(now, at, by);
+        }
         let has_room = self.listed() < MAX_LISTED;
-        if let Some(known) = self.peers.iter_mut().find(|peer| peer.at == at) {
+        let way = PunchWay::from(at);
+        if let Some(known) = self.peers.iter_mut().find(|peer| peer.way == way) {
             let fresh = has_room && !known.listed;
             known.listed |= fresh;
             return fresh;
         }
         let fresh = has_room;
         if fresh {
-            self.peers.push(PunchedAddress::new(at, now, true));
+            self.peers.push(PunchedAddress::new(way, now, true));
         }
         fresh
     }
 
+    /// Tells whether this side's NAT gives each destination another port, as far as nodes of the DHT see it.
+    pub fn set_symmetric(&mut self, symmetric: Option<bool>) {
+        if let Some(search) = &mut self.search {
+            search.symmetric = symmetric;
+        }
+    }
+
+    /// The address to which many sockets are to be opened now, once; then call [`CodePunching::search_from`].
+    pub fn poll_sockets(&mut self, now: Duration) -> Option<SocketAddrV4> {
+        let search = self.search.as_mut().filter(|_| self.proven_ways == 0)?;
+        let to = search.poll_sockets(now)?;
+        self.hosts.remove(&PunchedHost::V4(to.ip().octets()));
+        Some(to)
+    }
+
+    /// The numbers of the sockets that were opened for [`CodePunching::poll_sockets`].
+    pub fn search_from(&mut self, now: Duration, sockets: impl Iterator<Item = u16>) {
+        if let Some(search) = &mut self.search {
+            search.search_from(now, sockets);
+        }
+    }
+
     /// Takes a datagram. Returns false if it is none of these; then nothing has changed.
-    pub fn handle_datagram(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> bool {
+    pub fn handle_datagram(
+        &mut self,
+        now: Duration,
+        from: impl Into<PunchWay>,
+        datagram: &[u8],
+    ) -> bool {
         let other = match self.role {
             CodeRole::Taker => CodeRole::Offerer,
             CodeRole::Offerer => CodeRole::Taker,
         };
         let Some((theirs, returned)) = open(&self.key, other, datagram) else { return false };
-        let from = canonical(from);
+        let mut from = from.into();
+        from.at = canonical(from.at);
         let is_proof = constant_time_eq_n(&returned, &self.token(from));
         let role = self.role;
         let Some(peer) = self.peer_at(now, from) else { return true };
@@ -141,13 +206,14 @@ impl CodePunching {
         }
         if is_fresh {
             self.proven.push_back(from);
+            self.proven_ways = self.proven_ways.saturating_add(1);
         }
         true
     }
 
     /// The address as known, or a new one if there is room.
-    fn peer_at(&mut self, now: Duration, from: SocketAddr) -> Option<&mut PunchedAddress> {
-        if let Some(place) = self.peers.iter().position(|peer| peer.at == from) {
+    fn peer_at(&mut self, now: Duration, from: PunchWay) -> Option<&mut PunchedAddress> {
+        if let Some(place) = self.peers.iter().position(|peer| peer.way == from) {
             return self.peers.get_mut(place);
         }
         let others = self.peers.iter().filter(|peer| !peer.listed).count();
@@ -157,8 +223,8 @@ impl CodePunching {
             };
             let place = self.peers.iter().position(old)?;
             let gone = self.peers.remove(place);
-            let host = self.host(gone.at);
-            if self.peers.iter().all(|peer| self.host(peer.at) != host) {
+            let host = self.host(gone.way.at);
+            if self.peers.iter().all(|peer| self.host(peer.way.at) != host) {
                 self.hosts.remove(&host);
             }
         }
@@ -167,27 +233,54 @@ impl CodePunching {
     }
 
     /// The next datagram to send, if one is due.
-    pub fn poll_transmit(&mut self, now: Duration) -> Option<(SocketAddr, [u8; PUNCH_LEN])> {
+    pub fn poll_transmit(&mut self, now: Duration) -> Option<(PunchWay, [u8; PUNCH_LEN])> {
+        self.poll_answer(now).or_else(|| self.poll_search(now))
+    }
+
+    /// The next datagram of a search.
+    fn poll_search(&mut self, now: Duration) -> Option<(PunchWay, [u8; PUNCH_LEN])> {
+        let is_over = self.proven_ways > 0;
+        let search = self.search.as_mut()?;
+        if is_over {
+            search.end();
+        }
+        let way = match search.poll(now, &mut self.draws)? {
+            SearchStep::Begins(host) => {
+                // Those that were sent to its listed ports are counted no more: what is in the host's first answer to this
+                // search has to be answered.
+                self.hosts.remove(&PunchedHost::V4(host.octets()));
+                return self.poll_search(now);
+            }
+            SearchStep::Send(way) => way,
+        };
+        Some((way, self.sealed(way, PunchToken::default())))
+    }
+
+    fn sealed(&mut self, to: PunchWay, theirs: PunchToken) -> [u8; PUNCH_LEN] {
+        let mut salt = PunchToken::default();
+        self.draws.fill(&mut salt);
+        seal(&self.key, self.role, salt, (self.token(to), theirs))
+    }
+
+    fn poll_answer(&mut self, now: Duration) -> Option<(PunchWay, [u8; PUNCH_LEN])> {
         let due = |peer: &PunchedAddress| peer.answers || peer.next.is_some_and(|at| at <= now);
         let places: Vec<usize> = self.served().collect();
         let place = places.into_iter().find(|place| self.peers.get(*place).is_some_and(due))?;
-        let at = self.peers.get(place)?.at;
-        let allowed = self.count(at);
+        let way = self.peers.get(place)?.way;
+        let allowed = self.count(way.at);
         let peer = self.peers.get_mut(place)?;
         let answers = core::mem::take(&mut peer.answers);
         if !allowed {
             peer.next = None;
             // At most as many calls as there are addresses.
-            return self.poll_transmit(now);
+            return self.poll_answer(now);
         }
         if !answers {
             peer.next = PAUSES.get(peer.unasked).map(|pause| now.saturating_add(*pause));
             peer.unasked = peer.unasked.saturating_add(1);
         }
         let theirs = peer.theirs;
-        let mut salt = PunchToken::default();
-        self.draws.fill(&mut salt);
-        Some((at, seal(&self.key, self.role, salt, (self.token(at), theirs))))
+        Some((way, self.sealed(way, theirs)))
     }
 
     /// The addresses to serve now: all that have sent something valid, and the first few others.
@@ -206,8 +299,8 @@ impl CodePunching {
         allowed
     }
 
-    /// The next address that has proven that it received a datagram of ours, and that a peer with the number is there.
-    pub fn poll_proven(&mut self) -> Option<SocketAddr> {
+    /// The next way that is proven: the far end has received a datagram of ours, and a peer with the number is there.
+    pub fn poll_proven(&mut self) -> Option<PunchWay> {
         self.proven.pop_front()
     }
 
@@ -216,7 +309,8 @@ impl CodePunching {
     pub fn poll_timeout(&self) -> Option<Duration> {
         let due = |peer: &PunchedAddress| peer.next.filter(|_| !peer.answers);
         let served = self.served().filter_map(|place| self.peers.get(place));
-        served.map(|peer| due(peer).unwrap_or(Duration::ZERO)).min()
+        let search = self.search.as_ref().and_then(|it| it.poll_timeout(self.proven_ways > 0));
+        served.map(|peer| due(peer).unwrap_or(Duration::ZERO)).chain(search).min()
     }
 
     /// Number of addresses that the DHT has listed.
@@ -225,16 +319,21 @@ impl CodePunching {
         self.peers.iter().filter(|peer| peer.listed).count()
     }
 
-    /// What only a peer at this address receives from us.
-    fn token(&self, at: SocketAddr) -> PunchToken {
-        let mut material = [0; 18];
-        let (ip, port) = material.split_at_mut(16);
-        let octets = match at.ip() {
+    /// What only a peer at the far end of this way receives from us.
+    fn token(&self, way: PunchWay) -> PunchToken {
+        let mut material = [0; 21];
+        let (ip, rest) = material.split_at_mut(16);
+        let (port, socket) = rest.split_at_mut(2);
+        let octets = match way.at.ip() {
             IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),
             IpAddr::V6(ip) => ip.octets(),
         };
         ip.copy_from_slice(&octets);
-        port.copy_from_slice(&at.port().to_be_bytes());
+        port.copy_from_slice(&way.at.port().to_be_bytes());
+        if let (Some(number), [is_one, two @ ..]) = (way.socket, socket) {
+            *is_one = 1;
+            two.copy_from_slice(&number.to_be_bytes());
+        }
         first(&keyed_hash(&self.secret, &material))
     }
 
@@ -252,9 +351,9 @@ impl CodePunching {
 }
 
 impl PunchedAddress {
-    fn new(at: SocketAddr, now: Duration, listed: bool) -> Self {
+    fn new(way: PunchWay, now: Duration, listed: bool) -> Self {
         Self {
-            at,
+            way,
             listed,
             unasked: 0,
             next: listed.then_some(now),
@@ -330,6 +429,8 @@ fn open(key: &[u8; 32], role: CodeRole, datagram: &[u8]) -> Option<(PunchToken, 
     let (theirs, returned) = tokens.split_first_chunk::<TOKEN>()?;
     Some((*theirs, returned.try_into().ok()?))
 }
+
+mod search;
 
 #[cfg(test)]
 mod tests;

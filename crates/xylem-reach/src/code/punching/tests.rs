@@ -8,6 +8,11 @@ fn side(role: CodeRole, near: bool) -> CodePunching {
     CodePunching::new(role, NUMBER, near, &[role_byte(role) + 1; 32])
 }
 
+/// A node of the DHT in a network of its own.
+fn node(n: u8) -> SocketAddr {
+    SocketAddr::from(([8, 8, n, 8], 6_881))
+}
+
 fn at(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
@@ -19,7 +24,7 @@ fn sent(side: &mut CodePunching, from: u64, seconds: u64) -> Vec<(Duration, Sock
     while now < end {
         while let Some((to, datagram)) = side.poll_transmit(now) {
             assert_eq!(datagram.len(), PUNCH_LEN);
-            all.push((now, to));
+            all.push((now, to.at));
         }
         let Some(next) = side.poll_timeout() else { break };
         assert!(next > now, "nothing is due after all was sent");
@@ -39,12 +44,12 @@ fn two_port_restricted_nats_are_opened() {
     let (a, b) = (at("198.51.100.1:1000"), at("198.51.100.2:2000"));
     let (mut taker, mut offerer) = (side(CodeRole::Taker, false), side(CodeRole::Offerer, false));
     let (mut holes, mut proven) = (Vec::new(), Vec::new());
-    taker.add(Duration::ZERO, b);
+    taker.add(Duration::ZERO, b, node(1));
     let mut flying: Vec<(Duration, SocketAddr, SocketAddr, [u8; PUNCH_LEN])> = Vec::new();
     for ms in 0..20_000_u64 {
         let now = Duration::from_millis(ms);
         if ms == 9_000 {
-            offerer.add(now, a);
+            offerer.add(now, a, node(1));
         }
         let arrived: Vec<_> = flying.extract_if(.., |(when, ..)| *when <= now).collect();
         for (_, from, to, datagram) in arrived {
@@ -55,11 +60,11 @@ fn two_port_restricted_nats_are_opened() {
         }
         for (side, own) in [(&mut taker, a), (&mut offerer, b)] {
             while let Some((to, datagram)) = side.poll_transmit(now) {
-                holes.push((own, to));
-                flying.push((now + Duration::from_millis(50), own, to, datagram));
+                holes.push((own, to.at));
+                flying.push((now + Duration::from_millis(50), own, to.at, datagram));
             }
             while let Some(peer) = side.poll_proven() {
-                proven.push((own, peer, ms));
+                proven.push((own, peer.at, ms));
             }
         }
     }
@@ -73,14 +78,14 @@ fn an_open_offerer_answers_a_taker_that_it_was_not_told_of() {
     let (a, b) = (at("198.51.100.1:1000"), at("198.51.100.2:2000"));
     let (mut taker, mut offerer) = (side(CodeRole::Taker, false), side(CodeRole::Offerer, false));
     let now = Duration::ZERO;
-    taker.add(now, b);
+    taker.add(now, b, node(1));
     let (_, first) = taker.poll_transmit(now).unwrap();
     assert!(offerer.handle_datagram(now, a, &first));
     assert_eq!(offerer.poll_proven(), None, "its source may be forged");
     let (to, answer) = offerer.poll_transmit(now).unwrap();
-    assert_eq!(to, a);
+    assert_eq!(to, a.into());
     assert!(taker.handle_datagram(now, b, &answer));
-    assert_eq!(taker.poll_proven(), Some(b));
+    assert_eq!(taker.poll_proven(), Some(b.into()));
     assert!(
         !offerer.handle_datagram(now, a, &answer),
         "a side's own datagrams are none of the other's"
@@ -95,12 +100,12 @@ fn an_open_offerer_answers_a_taker_that_it_was_not_told_of() {
 fn a_forged_source_is_not_proven() {
     let (victim, liar) = (at("203.0.113.9:7"), at("198.51.100.9:9"));
     let mut taker = side(CodeRole::Taker, false);
-    taker.add(Duration::ZERO, victim);
+    taker.add(Duration::ZERO, victim, node(1));
     let mut forger = side(CodeRole::Offerer, false);
     // The liar knows the number, and has what was sent to its own address.
-    taker.add(Duration::ZERO, liar);
+    taker.add(Duration::ZERO, liar, node(1));
     while let Some((to, datagram)) = taker.poll_transmit(Duration::ZERO) {
-        if to == liar {
+        if to.at == liar {
             forger.handle_datagram(Duration::ZERO, at("192.0.2.1:1"), &datagram);
         }
     }
@@ -113,22 +118,24 @@ fn a_forged_source_is_not_proven() {
 /// datagrams with its forged source.
 #[test]
 fn a_victim_gets_ten_small_datagrams() {
-    for role in [CodeRole::Taker, CodeRole::Offerer] {
-        let mut side = side(role, false);
+    let both = [CodeRole::Taker, CodeRole::Offerer];
+    for (role, symmetric) in both.into_iter().flat_map(|role| [(role, false), (role, true)]) {
+        let mut side = side(role, false).with_search();
+        side.set_symmetric(Some(symmetric));
         let other = if role == CodeRole::Taker { CodeRole::Offerer } else { CodeRole::Taker };
         let mut forger = self::side(other, false);
         let mut all = Vec::new();
         for round in 0..60 {
             let now = Duration::from_secs(10 * round);
             for n in 0..1_000_u16 {
-                side.add(now, at("203.0.113.9:7348"));
-                side.add(now, SocketAddr::from(([203, 0, 113, 9], 1_024 + n)));
+                side.add(now, at("203.0.113.9:7348"), node(1));
+                side.add(now, SocketAddr::from(([203, 0, 113, 9], 1_024 + n)), node(2));
             }
             for n in 0..100_u16 {
                 let forged = SocketAddr::from(([203, 0, 113, 9], 9_000 + n));
-                forger.add(now, forged);
+                forger.add(now, forged, node(1));
                 while let Some((to, datagram)) = forger.poll_transmit(now) {
-                    side.handle_datagram(now, to, &datagram);
+                    side.handle_datagram(now, to.at, &datagram);
                 }
             }
             all.extend(sent(&mut side, 10 * round, 10));
@@ -141,7 +148,7 @@ fn a_victim_gets_ten_small_datagrams() {
 fn eight_addresses_are_sent_to_at_a_time() {
     let mut side = side(CodeRole::Taker, false);
     for n in 0..200_u8 {
-        side.add(Duration::ZERO, SocketAddr::from(([198, 51, n, 1], 7_348)));
+        side.add(Duration::ZERO, SocketAddr::from(([198, 51, n, 1], 7_348)), node(1));
     }
     let all = sent(&mut side, 0, 3_600);
     assert_eq!(all.len(), MAX_LISTED * (PAUSES.len() + 1));
@@ -164,7 +171,8 @@ fn forged_sources_are_bounded() {
     for n in 0..20_000_u32 {
         let now = Duration::from_millis(u64::from(n));
         let from = SocketAddr::from(((0x0800_0000 + n).to_be_bytes(), 9));
-        let datagram = seal(&forger.key, CodeRole::Taker, [0; 8], (forger.token(from), [0; 8]));
+        let datagram =
+            seal(&forger.key, CodeRole::Taker, [0; 8], (forger.token(from.into()), [0; 8]));
         assert!(offerer.handle_datagram(now, from, &datagram));
         while offerer.poll_transmit(now).is_some() {
             answers += 1;
@@ -172,7 +180,7 @@ fn forged_sources_are_bounded() {
     }
     assert!(offerer.peers.len() <= MAX_OTHERS && offerer.hosts.len() <= MAX_OTHERS);
     assert!(answers <= MAX_OTHERS, "{answers}");
-    forger.add(Duration::ZERO, at("127.0.0.1:1"));
+    forger.add(Duration::ZERO, at("127.0.0.1:1"), node(1));
 }
 
 /// A node of the DHT lists addresses that have sent something valid before.
@@ -183,9 +191,10 @@ fn forged_sources_that_are_listed_are_bounded() {
     for n in 0..1_000_u32 {
         let now = Duration::from_millis(u64::from(n));
         let from = SocketAddr::from(((0x0800_0000 + n).to_be_bytes(), 9));
-        let datagram = seal(&forger.key, CodeRole::Taker, [0; 8], (forger.token(from), [0; 8]));
+        let datagram =
+            seal(&forger.key, CodeRole::Taker, [0; 8], (forger.token(from.into()), [0; 8]));
         assert!(offerer.handle_datagram(now, from, &datagram));
-        offerer.add(now, from);
+        offerer.add(now, from, node(1));
     }
     assert_eq!(offerer.listed(), MAX_LISTED);
     assert!(offerer.peers.len() <= MAX_LISTED + MAX_OTHERS, "{}", offerer.peers.len());
@@ -195,7 +204,144 @@ fn forged_sources_that_are_listed_are_bounded() {
 fn hosts_of_a_near_network_are_addresses_with_ports() {
     let mut side = side(CodeRole::Offerer, true);
     for port in [1, 2, 3] {
-        side.add(Duration::ZERO, SocketAddr::from(([127, 0, 0, 1], port)));
+        side.add(Duration::ZERO, SocketAddr::from(([127, 0, 0, 1], port)), node(1));
     }
     assert_eq!(sent(&mut side, 0, 60).len(), 3 * (PAUSES.len() + 1));
+}
+
+/// A side with a NAT that gives each destination another port, or none, and lets in only the addresses that were sent to.
+struct Home {
+    side: CodePunching,
+    host: [u8; 4],
+    symmetric: bool,
+    /// Mappings: socket, destination, port outside.
+    mappings: Vec<(Option<u16>, SocketAddr, u16)>,
+    proven: Vec<(PunchWay, u64)>,
+    sent: usize,
+}
+
+impl Home {
+    fn new(role: CodeRole, host: [u8; 4], symmetric: bool, seed: u8) -> Self {
+        let side = CodePunching::new(role, NUMBER, false, &[seed; 32]).with_search();
+        Self { side, host, symmetric, mappings: Vec::new(), proven: Vec::new(), sent: 0 }
+    }
+
+    /// The address outside from which a datagram leaves.
+    fn leaves(&mut self, way: PunchWay, draws: &mut OutputReader) -> SocketAddr {
+        let known = |(socket, to, _): &&(Option<u16>, SocketAddr, u16)| {
+            *socket == way.socket && (!self.symmetric || *to == way.at)
+        };
+        let known = self.mappings.iter().find(known).map(|(.., port)| *port);
+        let port = known.unwrap_or_else(|| {
+            let mut two = [0; 2];
+            draws.fill(&mut two);
+            u16::from_be_bytes(two).max(1_024)
+        });
+        self.mappings.push((way.socket, way.at, port));
+        SocketAddr::from((self.host, port))
+    }
+
+    /// The way by which a datagram comes in, if the NAT lets it in.
+    fn comes_in(&self, from: SocketAddr, to: SocketAddr) -> Option<PunchWay> {
+        let passes =
+            |(_, at, port): &&(Option<u16>, SocketAddr, u16)| *at == from && *port == to.port();
+        self.mappings.iter().find(passes).map(|(socket, ..)| PunchWay { at: from, socket: *socket })
+    }
+}
+
+/// One of the two has a symmetric NAT. Returns the milliseconds until each side had a way, and the datagrams of both.
+fn search(symmetric: [bool; 2], seed: u8) -> ([Option<u64>; 2], usize) {
+    let mut draws = Hasher::new().update(&[seed]).finalize_xof();
+    let roles = [CodeRole::Taker, CodeRole::Offerer];
+    let hosts = [[198, 51, 100, 1], [198, 51, 100, 2]];
+    let mut homes: Vec<Home> =
+        (0..2).map(|n| Home::new(roles[n], hosts[n], symmetric[n], seed + n as u8)).collect();
+    let mut flying: VecDeque<(u64, SocketAddr, SocketAddr, [u8; PUNCH_LEN])> = VecDeque::new();
+    for ms in 0..12_000_u64 {
+        let now = Duration::from_millis(ms);
+        // Nodes see each side at the address that it has towards them. The offerer learns of the taker a second later.
+        for (n, begins) in [(0, 0), (1, 1_000)] {
+            if ms >= begins && (ms - begins) % 1_000 == 0 {
+                for k in 0..8 {
+                    let way = PunchWay::from(node(k));
+                    let listed = homes[1 - n].leaves(way, &mut draws);
+                    homes[n].side.add(now, listed, node(k));
+                }
+                let symmetric = homes[n].symmetric;
+                homes[n].side.set_symmetric(Some(symmetric));
+            }
+        }
+        while flying.front().is_some_and(|(at, ..)| *at <= ms) {
+            let (_, from, to, datagram) = flying.pop_front().unwrap();
+            let home = homes.iter_mut().find(|home| to.ip() == IpAddr::from(home.host)).unwrap();
+            if let Some(way) = home.comes_in(from, to) {
+                assert!(home.side.handle_datagram(now, way, &datagram));
+            }
+        }
+        for home in &mut homes {
+            if home.side.poll_sockets(now).is_some() {
+                home.side.search_from(now, 0..256);
+            }
+            while let Some((way, datagram)) = home.side.poll_transmit(now) {
+                home.sent += 1;
+                let from = home.leaves(way, &mut draws);
+                flying.push_back((ms + 50, from, way.at, datagram));
+            }
+            while let Some(way) = home.side.poll_proven() {
+                home.proven.push((way, ms));
+            }
+        }
+    }
+    let first = |home: &Home| home.proven.first().map(|(_, ms)| *ms);
+    ([first(&homes[0]), first(&homes[1])], homes[0].sent + homes[1].sent)
+}
+
+#[test]
+fn many_ports_open_one_symmetric_nat() {
+    let mut open = 0;
+    for seed in 0..60 {
+        let (found, sent) = search([seed % 2 == 0, seed % 2 == 1], 3 * seed);
+        assert!(sent <= search::SEARCH_PORTS + 2 * search::SEARCH_SOCKETS + 40, "{sent}");
+        if let [Some(taker), Some(offerer)] = found {
+            assert!(taker < 6_000 && offerer < 6_000, "{found:?}");
+            open += 1;
+        }
+    }
+    assert!(open >= 57, "{open} of 60");
+}
+
+#[test]
+fn two_symmetric_nats_are_not_searched() {
+    let (found, sent) = search([true, true], 1);
+    assert_eq!(found, [None, None]);
+    assert!(sent <= 2 * usize::from(MAX_PUNCHES), "{sent}");
+    let (found, sent) = search([false, false], 1);
+    assert!(found[0].is_some() && found[1].is_some() && sent < 20, "{found:?}, {sent}");
+}
+
+/// A host that many nodes of few networks list, under any ports, is not searched; one that three networks list is, once.
+#[test]
+fn a_host_is_searched_only_if_nodes_of_three_networks_list_it() {
+    let victim = |port| SocketAddr::from(([203, 0, 113, 9], port));
+    for symmetric in [false, true] {
+        let mut side = side(CodeRole::Offerer, false).with_search();
+        side.set_symmetric(Some(symmetric));
+        for n in 0..200_u16 {
+            let by = SocketAddr::from(([8, 8, (n % 2) as u8, (n / 2) as u8], 6_881));
+            side.add(Duration::ZERO, victim(if symmetric { 7_348 } else { 2_000 + n }), by);
+        }
+        assert!(sent(&mut side, 0, 600).len() <= usize::from(MAX_PUNCHES));
+        assert_eq!(side.poll_sockets(Duration::from_secs(600)), None);
+    }
+    let mut side = side(CodeRole::Offerer, false).with_search();
+    side.set_symmetric(Some(false));
+    for round in 0..10 {
+        for n in 0..30 {
+            let host = SocketAddr::from(([203, 0, 113, round], 2_000 + u16::from(n)));
+            side.add(Duration::from_secs(round.into()), host, node(n));
+        }
+    }
+    let all = sent(&mut side, 10, 600);
+    let most = MAX_LISTED * (PAUSES.len() + 1) + search::SEARCH_PORTS;
+    assert!(all.len() > search::SEARCH_PORTS && all.len() <= most, "{}", all.len());
 }
