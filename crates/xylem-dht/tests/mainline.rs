@@ -62,7 +62,7 @@ impl Driver {
 
 fn peers(events: &[DhtEvent]) -> Vec<SocketAddr> {
     let of = |event: &DhtEvent| match event {
-        DhtEvent::Peers(_, peers) => peers.clone(),
+        DhtEvent::Peers(_, peers) => peers.new.clone(),
         _ => Vec::new(),
     };
     events.iter().flat_map(of).collect()

@@ -191,7 +191,7 @@ pub fn require_outside(medium: &dyn Medium, path: &Path) -> Result<(), OwnError>
     require_outside_but(medium, path, false)
 }
 
-/// Like [`outside`]. With `for_members`, accepts a file directly in the folder of `xylem sync`: members fetch the index
+/// Like [`require_outside`]. With `for_members`, accepts a file directly in the folder of `xylem sync`: members fetch the index
 /// there.
 ///
 /// # Errors
