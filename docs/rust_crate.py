@@ -40,6 +40,17 @@ Path = tuple[str, ...]
 Arrows = dict[pathlib.Path, dict[pathlib.Path, set[str]]]
 
 
+def by_default(features: dict[str, list[str]]) -> set[str]:
+    """Optional dependencies that the default features turn on."""
+    on, more = set(), ["default"]
+    while more:
+        name = more.pop()
+        if name not in on:
+            on.add(name)
+            more += features.get(name, [])
+    return {name.removeprefix("dep:") for name in on if name.startswith("dep:")}
+
+
 class Crate:
     """One member of the workspace: its dependencies, and the files that a release reads."""
 
@@ -52,6 +63,7 @@ class Crate:
         self.needs = set(needs)
         self.uses = sorted(needs)
         self.optional = {k for k, v in needs.items() if isinstance(v, dict) and v.get("optional")}
+        self.optional -= by_default(manifest.get("features", {}))
         self.tests_with = set(manifest.get("dev-dependencies", {}))
         self.modules: dict[Path, Module] = {}
         self.lines: dict[pathlib.Path, int] = {}

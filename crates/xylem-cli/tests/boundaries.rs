@@ -232,6 +232,25 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "xylem-mirror",
+        &[
+            "xylem-hash",
+            "xylem-packet",
+            "xylem-object",
+            "xylem-store",
+            "xylem-base",
+            "xylem-peers",
+            "xylem-files",
+            "xylem-publish",
+            "xylem-sink",
+            "xylem-check",
+            "xylem-bucket",
+            "xylem-engine",
+            "xylem-node",
+            "xylem-reader",
+        ],
+    ),
+    (
         "xylem",
         &[
             "xylem-hash",
@@ -248,6 +267,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-node",
             "xylem-sync",
             "xylem-reader",
+            "xylem-mirror",
         ],
     ),
     ("xylem-ffi", &["xylem-hash"]),
@@ -285,8 +305,8 @@ const SOCKETS: &[&str] = &["xylem-sockets", "xylem-engine", "xylem-discovery"];
 /// Crates that read clocks: the loop, which passes the time to all others, and the thread of the DHT.
 const CLOCK: &[&str] = &["xylem-engine", "xylem-discovery"];
 
-/// Edges, like the node and the command: each waits for a socket or a folder of its own.
-const EDGE: &[&str] = &["xylem-app", "xylem-reader", "xylem-sync"];
+/// Edges, like the node and the command: each waits for a socket, a folder or a bucket of its own.
+const EDGE: &[&str] = &["xylem-app", "xylem-reader", "xylem-sync", "xylem-mirror"];
 
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_path_buf()
