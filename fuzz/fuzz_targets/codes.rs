@@ -20,8 +20,10 @@ fuzz_target!(|data: &[u8]| {
         // Datagrams of a peer without a token of ours prove nothing, and few are sent.
         _ if op >= 250 => {
             let at = SocketAddr::from(([203, 0, 113, 9], 7_348));
-            let mut punching = CodePunching::new(CodeRole::Taker, 7, false, &[1; 32]);
-            punching.add(Duration::ZERO, at);
+            let node = SocketAddr::from(([198, 51, 100, 1], 6_881));
+            let mut punching = CodePunching::new(CodeRole::Taker, 7, false, &[1; 32]).with_search();
+            punching.set_symmetric(Some(false));
+            punching.add(Duration::ZERO, at, node);
             let mut sent = 0;
             for (second, datagram) in rest.chunks(PUNCH_LEN).enumerate() {
                 let now = Duration::from_secs(second as u64);

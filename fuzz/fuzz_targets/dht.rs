@@ -48,7 +48,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         }
         while let Some(event) = dht.poll_event() {
             match event {
-                DhtEvent::Peers(_, peers) => assert!(peers.len() <= MAX_PEERS),
+                DhtEvent::Peers(_, peers) => assert!(peers.new.len() <= MAX_PEERS),
                 DhtEvent::Item(_, item) => assert!(item.is_signed()),
                 DhtEvent::Done(..) => done += 1,
                 _ => {}

@@ -13,10 +13,10 @@ mod stop;
 pub mod threads;
 mod time;
 
-pub use disk::{disk, use_medium};
+pub use disk::{FileMedium, disk};
 pub use error::{Blame, Error, Failure, advised, blame_of};
 pub use hex::hex;
-pub use path::{canonical, os_bytes, os_path};
+pub use path::{canonical, canonical_in, os_bytes, os_path};
 pub use random::{NoRandomness, random};
 pub use stop::Stop;
 pub use threads::Wake;

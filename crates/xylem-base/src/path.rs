@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use xylem_store::StoreError;
+use xylem_store::{Medium, StoreError};
 
 use crate::disk::disk;
 
@@ -37,5 +37,13 @@ pub fn os_path(bytes: &[u8]) -> PathBuf {
 /// # Errors
 /// The system's, such as [`StoreError::NotFound`].
 pub fn canonical(path: &Path) -> Result<PathBuf, StoreError> {
-    disk().canonical(path).map_err(|e| StoreError::from_io("find", path, None, e))
+    canonical_in(&*disk(), path)
+}
+
+/// The same on a medium.
+///
+/// # Errors
+/// As [`canonical`].
+pub fn canonical_in(medium: &dyn Medium, path: &Path) -> Result<PathBuf, StoreError> {
+    medium.canonical(path).map_err(|e| StoreError::from_io("find", path, None, e))
 }

@@ -31,10 +31,10 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use xylem_base::{Wake, disk};
+use xylem_base::Wake;
 use xylem_forward::{FaceId, SecondLevelAnswer, SecondLevelCache};
 use xylem_packet::{Data, MAX_PACKET, NameRef};
-use xylem_store::{Medium, MediumFile, OpenHow};
+use xylem_store::{Medium, MediumFile, OpenHow, create_dirs};
 
 use disk_threads::{CacheRead, CacheShared, CacheState, CacheWrite, WantedPacket};
 
@@ -99,13 +99,8 @@ enum LoopRead {
 impl DiskCache {
     /// Opens the cache in `directory`, creates that if needed, and reads what an earlier run left; this waits for the
     /// disk. The cache takes at most `capacity` bytes.
-    pub fn open(directory: &Path, capacity: u64) -> io::Result<DiskCache> {
-        std::fs::create_dir_all(directory)?;
-        DiskCache::open_on(disk(), directory, capacity)
-    }
-
-    /// Opens the cache in a directory of a medium.
-    fn open_on(medium: Arc<dyn Medium>, directory: &Path, capacity: u64) -> io::Result<DiskCache> {
+    pub fn open(medium: Arc<dyn Medium>, directory: &Path, capacity: u64) -> io::Result<DiskCache> {
+        create_dirs(&*medium, directory).map_err(io::Error::other)?;
         let mut generations: Vec<u64> = (medium.list_dir(directory)?.iter())
             .filter_map(|item| generation_of(Path::new(&item.name)))
             .collect();

@@ -86,12 +86,12 @@ fn put_all(cache: &mut DiskCache, range: std::ops::Range<u64>) {
 #[test]
 fn packets_survive_a_restart() {
     let directory = tempfile::tempdir().unwrap();
-    let mut cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+    let mut cache = DiskCache::open(xylem_base::disk(), directory.path(), 1 << 20).unwrap();
     put(&mut cache, 0..10);
     assert!((0..10).all(|n| got(&mut cache, n)) && !got(&mut cache, 10));
     settle(&cache);
     assert!((0..10).all(|n| got(&mut cache, n)) && !got(&mut cache, 10));
-    let mut cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+    let mut cache = DiskCache::open(xylem_base::disk(), directory.path(), 1 << 20).unwrap();
     assert!((0..10).all(|n| got(&mut cache, n)) && cache.len() == 10);
     let prefix = Name::from_uri("/x").unwrap();
     let mut get = |can_be_prefix| cache.get(ASKER, prefix.as_ref(), can_be_prefix, &mut Vec::new());
@@ -105,13 +105,13 @@ fn packets_survive_a_restart() {
 #[test]
 fn the_oldest_packets_go_and_disk_use_is_bounded() {
     let directory = tempfile::tempdir().unwrap();
-    let mut cache = DiskCache::open(directory.path(), 20_000).unwrap();
+    let mut cache = DiskCache::open(xylem_base::disk(), directory.path(), 20_000).unwrap();
     put_all(&mut cache, 0..200);
     assert!((190..200).all(|n| got(&mut cache, n)) && !got(&mut cache, 170));
     let sizes = std::fs::read_dir(directory.path()).unwrap();
     let used: u64 = sizes.map(|entry| entry.unwrap().metadata().unwrap().len()).sum();
     assert!(used <= 20_000, "{used} bytes");
-    let mut cache = DiskCache::open(directory.path(), 20_000).unwrap();
+    let mut cache = DiskCache::open(xylem_base::disk(), directory.path(), 20_000).unwrap();
     assert!((192..200).all(|n| got(&mut cache, n)));
     put_all(&mut cache, 200..220);
     assert!((212..220).all(|n| got(&mut cache, n)));
@@ -121,7 +121,7 @@ fn the_oldest_packets_go_and_disk_use_is_bounded() {
 fn damage_costs_only_the_packets_hit() {
     for at in (0..4000).step_by(97) {
         let directory = tempfile::tempdir().unwrap();
-        let mut cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let mut cache = DiskCache::open(xylem_base::disk(), directory.path(), 1 << 20).unwrap();
         put_all(&mut cache, 0..5);
         let path = path_of(directory.path(), 1);
         let mut bytes = std::fs::read(&path).unwrap();
@@ -130,10 +130,10 @@ fn damage_costs_only_the_packets_hit() {
         // `got` compares the bytes; the other packets are intact.
         assert_eq!((0..5).filter(|n| got(&mut cache, *n)).count(), 4, "byte {at}");
         assert_eq!(cache.len(), 4, "the damaged one is forgotten");
-        let mut again = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let mut again = DiskCache::open(xylem_base::disk(), directory.path(), 1 << 20).unwrap();
         assert!((0..5).filter(|n| got(&mut again, *n)).count() <= 4);
         std::fs::write(&path, &bytes[..at]).unwrap();
-        let mut cut = DiskCache::open(directory.path(), 1 << 20).unwrap();
+        let mut cut = DiskCache::open(xylem_base::disk(), directory.path(), 1 << 20).unwrap();
         let whole = at / (bytes.len() / 5);
         assert_eq!((0..5).filter(|n| got(&mut cut, *n)).count(), whole, "cut at {at}");
         put_all(&mut cut, 3..9);
@@ -144,7 +144,7 @@ fn damage_costs_only_the_packets_hit() {
 #[test]
 fn a_file_that_shrinks_is_a_cache_that_misses() {
     let directory = tempfile::tempdir().unwrap();
-    let mut cache = DiskCache::open(directory.path(), 1 << 20).unwrap();
+    let mut cache = DiskCache::open(xylem_base::disk(), directory.path(), 1 << 20).unwrap();
     put_all(&mut cache, 0..5);
     std::fs::OpenOptions::new()
         .write(true)
@@ -160,7 +160,7 @@ fn a_file_that_shrinks_is_a_cache_that_misses() {
 #[test]
 fn a_disk_that_fails_is_a_cache_that_misses() {
     let directory = tempfile::tempdir().unwrap();
-    let mut cache = DiskCache::open(directory.path(), 3_000).unwrap();
+    let mut cache = DiskCache::open(xylem_base::disk(), directory.path(), 3_000).unwrap();
     put_all(&mut cache, 0..1);
     std::fs::remove_dir_all(directory.path()).unwrap();
     // The open file still works; new ones cannot be made.
@@ -175,7 +175,7 @@ fn a_full_disk_leaves_no_gap() {
     let medium = FaultMedium::new();
     let directory = Path::new("/cache");
     medium.create_dir(directory, 0o700).unwrap();
-    let open = || DiskCache::open_on(Arc::new(medium.clone()), directory, 1 << 20).unwrap();
+    let open = || DiskCache::open(Arc::new(medium.clone()), directory, 1 << 20).unwrap();
     let mut cache = open();
     put_all(&mut cache, 0..5);
     medium.set_space(Some(1_500));
@@ -210,7 +210,7 @@ fn gated(is_far: bool, capacity: u64) -> GatedCache {
     let directory = tempfile::tempdir().unwrap();
     let gate = Gate::closed().with_distance(is_far);
     gate.open();
-    let cache = DiskCache::open_on(Arc::new(gate.clone()), directory.path(), capacity).unwrap();
+    let cache = DiskCache::open(Arc::new(gate.clone()), directory.path(), capacity).unwrap();
     let (sender, wakes) = channel();
     let sender = Mutex::new(sender);
     cache.wake_by(Arc::new(move || sender.lock().unwrap().send(()).unwrap_or_default()));
@@ -240,7 +240,7 @@ fn a_disk_that_hangs_holds_up_neither_reads_nor_writes() {
         settle(&cache);
         assert!((0..20).all(|n| got(&mut cache, n)));
         drop(cache);
-        let mut cache = DiskCache::open_on(Arc::new(gate), directory.path(), 1 << 20).unwrap();
+        let mut cache = DiskCache::open(Arc::new(gate), directory.path(), 1 << 20).unwrap();
         assert!((0..20).all(|n| got(&mut cache, n)));
     }
 }
@@ -502,7 +502,7 @@ impl ModelledCache {
     fn restart(&mut self) {
         self.settle();
         let medium = Arc::new(self.gate.clone());
-        self.cache = DiskCache::open_on(medium, self.directory.path(), self.capacity).unwrap();
+        self.cache = DiskCache::open(medium, self.directory.path(), self.capacity).unwrap();
         self.cached = self.last.clone();
     }
 }

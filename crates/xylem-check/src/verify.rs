@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
-use xylem_base::{Blame, Failure, Stop, advised, blame_of, canonical, json, os_bytes, os_path};
+use xylem_base::{Blame, Failure, Stop, advised, blame_of, canonical_in, json, os_bytes, os_path};
 use xylem_files::hashing::{self, HashError, HashJob, HashOutputs};
 use xylem_files::record::{PathRecord, known_size};
 use xylem_files::rescan::{InspectedFile, Readers, inspect};
@@ -173,7 +173,7 @@ pub fn verify(
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<VerifySummary, VerificationError> {
-    let place = canonical(path)?;
+    let place = canonical_in(&**store.medium(), path)?;
     let at = |e| StoreError::from_io("verify", path, None, e);
     let meta = store.medium().metadata(&place).map_err(at)?;
     let is_directory = meta.kind == FileKind::Directory;

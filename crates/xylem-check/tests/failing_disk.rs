@@ -350,7 +350,12 @@ fn decayed() -> FaultMedium {
 }
 
 fn repair(publisher: &mut Publisher, store: &Store) -> Result<ScrubSummary, ScrubError> {
-    let options = ScrubOptions { paths: Vec::new(), repair: true, tickets: Vec::new() };
+    let options = ScrubOptions {
+        paths: Vec::new(),
+        repair: true,
+        tickets: Vec::new(),
+        medium: xylem_base::FileMedium::default(),
+    };
     scrub(store, &options, &mut Healthy(publisher), None, &Stop::new(), &mut |_| {})
 }
 

@@ -5,9 +5,9 @@ use crate::exit::CommandFailure;
 use crate::get::ended;
 use crate::output::Out;
 use crate::stop;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use xylem_base::{Stop, disk, use_medium};
+use xylem_base::{FileMedium, Stop, disk};
 use xylem_mirror::{BucketPlace, Buckets, MirrorError, Settings, get_into_bucket, open_mirrored};
 use xylem_object::Ticket;
 use xylem_sink::GetSummary;
@@ -27,8 +27,21 @@ fn buckets() -> Result<Arc<Buckets>, MirrorError> {
     Ok(Arc::new(Buckets::over(disk(), Settings::new(text)?, Arc::new(stop::was_raised))?))
 }
 
-/// If any of the paths is in a bucket, replaces the process's medium by one that also reads buckets. Returns `None` if
-/// none is.
+/// Where the paths of a command are: on this machine's disk, or some of them in buckets.
+pub(crate) struct PathMedium(Option<Arc<Buckets>>);
+
+impl PathMedium {
+    pub(crate) fn medium(&self) -> FileMedium {
+        self.0.clone().map_or_else(FileMedium::default, FileMedium::from)
+    }
+
+    /// Names of objects beside those of a publication in a mirror, which hides them.
+    pub(crate) fn unlisted(&self, top: &Path) -> Vec<String> {
+        self.0.as_ref().map(|buckets| buckets.unlisted(top)).unwrap_or_default()
+    }
+}
+
+/// Opens a medium that also reads buckets, if any of the paths is in one.
 ///
 /// A path at which `mirror` keeps a publication becomes the path of its content: of the version that `wanted` names, or
 /// of the newest.
@@ -37,16 +50,15 @@ pub(crate) fn for_paths(
     wanted: Option<&Ticket>,
     common: &Common,
     out: &mut Out,
-) -> Result<Option<Arc<Buckets>>, CommandFailure> {
+) -> Result<PathMedium, CommandFailure> {
     if !paths.iter().any(|path| is_in_bucket(path)) {
-        return Ok(None);
+        return Ok(PathMedium(None));
     }
     let (buckets, store) = (buckets()?, common.store()?);
-    use_medium(buckets.clone());
     for path in paths.iter_mut().filter(|path| is_in_bucket(path)) {
         *path = open_mirrored(&buckets, &store, path, wanted, &mut |event| out.event(event))?;
     }
-    Ok(Some(buckets))
+    Ok(PathMedium(Some(buckets)))
 }
 
 /// Fetches into a bucket.

@@ -4,7 +4,7 @@ use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use std::path::{Path, PathBuf};
-use xylem_base::Stop;
+use xylem_base::{FileMedium, Stop};
 use xylem_files::Existing;
 use xylem_object::Ticket;
 use xylem_reader::Options;
@@ -22,22 +22,26 @@ pub(crate) fn is_in_bucket(path: &Path) -> bool {
     path.to_str().is_some_and(|text| text.starts_with("s3://"))
 }
 
-/// Refuses paths in buckets. There is no medium of buckets.
+/// Refuses paths in buckets.
 pub(crate) fn for_paths(
     paths: &mut [PathBuf],
     _: Option<&Ticket>,
     _: &Common,
     _: &mut Out,
-) -> Result<Option<NoBuckets>, CommandFailure> {
-    if paths.iter().any(|path| is_in_bucket(path)) { Err(not_built()) } else { Ok(None) }
+) -> Result<PathMedium, CommandFailure> {
+    if paths.iter().any(|path| is_in_bucket(path)) { Err(not_built()) } else { Ok(PathMedium) }
 }
 
-/// A medium that there is not.
-pub(crate) enum NoBuckets {}
+/// Where the paths of a command are: on this machine's disk.
+pub(crate) struct PathMedium;
 
-impl NoBuckets {
+impl PathMedium {
+    pub(crate) fn medium(&self) -> FileMedium {
+        FileMedium::default()
+    }
+
     pub(crate) fn unlisted(&self, _: &Path) -> Vec<String> {
-        match *self {}
+        Vec::new()
     }
 }
 

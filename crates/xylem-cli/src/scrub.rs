@@ -72,8 +72,8 @@ pub(crate) fn run(args: ScrubArgs, common: &Common, out: &mut Out) -> Result<Exi
     let parsed = parsed.collect::<Result<Vec<_>, _>>();
     let parsed = parsed.map_err(|e| CommandFailure::new(Exit::Usage, format!("--from: {e}")))?;
     let mut paths = args.path;
-    buckets::for_paths(&mut paths, None, common, out)?;
-    let options = ScrubOptions { paths, repair: args.repair, tickets };
+    let medium = buckets::for_paths(&mut paths, None, common, out)?.medium();
+    let options = ScrubOptions { paths, repair: args.repair, tickets, medium };
     let repair = RepairOptions {
         peers: peers(&parsed)?,
         give_up: args.timeout.or_seconds(30),

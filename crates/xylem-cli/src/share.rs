@@ -286,7 +286,7 @@ pub(crate) fn run(
         return Err(CommandFailure::new(Exit::Usage, what));
     }
     let selection = selection(&args)?;
-    buckets::for_paths(&mut args.paths, None, common, out)?;
+    let medium = buckets::for_paths(&mut args.paths, None, common, out)?.medium();
     if let Some(PublicationKey::File(key)) = &args.sign {
         require_outside(key, &args.paths)?;
     }
@@ -309,6 +309,7 @@ pub(crate) fn run(
         Some(PublicationKey::File(path)) => (Some(path), None),
     };
     let options = ShareOptions {
+        medium,
         follow,
         paths: args.paths,
         name: args.name.as_deref().map(parse_name).transpose()?,

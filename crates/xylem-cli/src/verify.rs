@@ -106,6 +106,7 @@ pub(crate) fn run(
         give_up: args.timeout.or_seconds(30),
         extras: if args.allow_extra { Extras::Allow } else { Extras::Name },
         store: common.store()?,
+        medium: buckets.medium(),
     };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
@@ -127,8 +128,7 @@ pub(crate) fn run(
         Some(summary) => summary,
         None => xylem_node::verify(&options, &stop, &mut |event| out.event(event))?,
     };
-    if let (Some(buckets), false) = (buckets, args.allow_extra) {
-        // Objects beside those of a publication in a mirror, which hides them.
+    if !args.allow_extra {
         let extra = |name: String| ExtraPath {
             path: name.into(),
             what: "an object that was not published".to_owned(),

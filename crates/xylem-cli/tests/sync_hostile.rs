@@ -74,6 +74,7 @@ impl MaliciousMember {
             code_dht: None,
             witnesses: Vec::new(),
             store,
+            medium: xylem_base::FileMedium::default(),
         };
         let (tell, news) = mpsc::channel();
         let start = MeshStart {

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use xylem_base::{UnixTime, canonical, os_bytes, os_path};
+use xylem_base::{UnixTime, canonical_in, os_bytes, os_path};
 use xylem_hash::{Hash, Hasher};
 use xylem_object::listing::{EntryKind, ListingWriter};
 use xylem_object::{Manifest, PublicationKind, Ticket};
@@ -198,14 +198,14 @@ pub fn sealed(store: &Store, key: &[u8], sealed: (Hash, u64)) -> Result<(), Stor
 
 /// Returns the UDP port at which `path` was shared last.
 pub fn port(store: &Store, path: &Path) -> Option<u16> {
-    let key = os_bytes(canonical(path).ok()?.as_os_str());
+    let key = os_bytes(canonical_in(&**store.medium(), path).ok()?.as_os_str());
     PathRecord::recall(store, &key)?.note.port
 }
 
 /// Adds our own ticket to the record of a shared path, unless it has one, and the present port. Failures are ignored:
 /// the record is a convenience. `None`: the ticket is for something else.
 pub fn keep_ticket(store: &Store, path: &Path, ticket: Option<&Ticket>, port: Option<u16>) {
-    let Ok(path) = canonical(path) else { return };
+    let Ok(path) = canonical_in(&**store.medium(), path) else { return };
     let key = os_bytes(path.as_os_str());
     if let Ok(Some(mut known)) = store.known_at(&key) {
         let mut note = RecordNote::decode(&known.note);
@@ -291,7 +291,7 @@ pub fn keep_fetched(
     let path = path.filter(|_| options.range.is_none())?;
     let remember = || -> Result<Option<Hash>, StoreError> {
         let at = |e| StoreError::from_io("remember", path, None, e);
-        let place = canonical(path)?;
+        let place = canonical_in(&**store.medium(), path)?;
         let key = os_bytes(place.as_os_str());
         let meta = store.medium().metadata(&place).map_err(at)?;
         let state = FileState::of(&meta);

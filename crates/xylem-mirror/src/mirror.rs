@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
-use xylem_base::{Blame, Error, Failure, Stop, use_medium};
+use xylem_base::{Blame, Error, Failure, Stop};
 use xylem_bucket::{BucketPlace, Buckets, ListedObject, PARTS};
 use xylem_check::verify::Extras;
 use xylem_files::signed::SignedPublication;
@@ -40,8 +40,7 @@ pub struct MirrorOptions {
     pub repair: bool,
 }
 
-/// Updates the mirror. The summary is that of a fetch. The process's medium becomes `buckets` ([`use_medium`]): what is
-/// read back is read through it.
+/// Updates the mirror. The summary is that of a fetch.
 ///
 /// # Errors
 /// See [`MirrorError`].
@@ -52,7 +51,6 @@ pub fn mirror(
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, MirrorError> {
     let (place, started) = (what.place, Instant::now());
-    use_medium(buckets.clone());
     let at = |place: &BucketPlace, e| MirrorError::at(&place.path(), e);
     // Check access to the bucket before any peer is asked, so that a missing right is reported first.
     let below = buckets.below(&place).map_err(|e| at(&place, e))?;
@@ -247,14 +245,15 @@ impl Mirror {
         let (path, store) = (self.content.path(), self.store.dir().to_path_buf());
         // Ignore other objects beside the content.
         let (ticket, extras) = (ticket.clone(), Extras::Allow);
-        let options = VerifyOptions { path, ticket, from, give_up, extras, store };
+        let medium = self.buckets.clone().into();
+        let options = VerifyOptions { path, ticket, from, give_up, extras, store, medium };
         let found = xylem_node::verify(&options, stop, &mut |_| {})?;
         let mut names = Vec::new();
         for damage in found.damage {
             let name = damage.path.to_string_lossy().into_owned();
             let place = match name.as_str() {
                 "" => self.content.clone(),
-                name => self.content.below(name).map_err(|e| MirrorError::from(e))?,
+                name => self.content.below(name)?,
             };
             let (start, end, what) = (damage.start, damage.end, damage.what);
             let what = format!("{place}: bytes {start}..{end}: {what}; uploading it again");
@@ -269,11 +268,11 @@ impl Mirror {
     fn write_parts(&self) -> Result<(), MirrorError> {
         let (root, folder) = (self.signed.manifest.root, mirrored::parts_of(&self.place)?);
         for (name, file) in parts(&self.store, &root).map_err(Error::from)? {
-            let place = folder.below(&name.to_string_lossy()).map_err(|e| MirrorError::from(e))?;
+            let place = folder.below(&name.to_string_lossy())?;
             self.write_part(&place, &file)?;
         }
         let name = part_name(&self.store, &root, ObjectPart::Manifest);
-        let place = folder.below(&name.to_string_lossy()).map_err(|e| MirrorError::from(e))?;
+        let place = folder.below(&name.to_string_lossy())?;
         let packet = Bytes::from(self.signed.packet.clone());
         self.buckets.put(&place, packet).map_err(|e| MirrorError::at(&place.path(), e))
     }
@@ -308,7 +307,7 @@ impl Mirror {
     }
 
     fn put_list(&self, versions: &MirrorVersions) -> Result<(), MirrorError> {
-        let list = self.place.versions().map_err(|e| MirrorError::from(e))?;
+        let list = self.place.versions()?;
         let put = self.buckets.put(&list, versions.write().into());
         put.map_err(|e| MirrorError::at(&list.path(), e))
     }

@@ -30,7 +30,7 @@ pub(crate) fn versions(
     buckets: &Buckets,
     place: &BucketPlace,
 ) -> Result<Option<MirrorVersions>, MirrorError> {
-    let list = place.versions().map_err(|e| MirrorError::from(e))?;
+    let list = place.versions()?;
     let read = buckets.whole(&list, MAX_LIST).map_err(|e| MirrorError::at(&list.path(), e))?;
     let read = read.map(|bytes| MirrorVersions::read(&bytes)).transpose();
     read.map_err(|why| MirrorError::List { list, why })
@@ -49,7 +49,7 @@ pub(crate) fn found_again(
     for (name, _) in sizes(below, PARTS) {
         let root = name.strip_suffix(".manifest").and_then(|root| root.parse::<Hash>().ok());
         let Some(root) = root else { continue };
-        let manifest = parts.below(&name).map_err(|e| MirrorError::from(e))?;
+        let manifest = parts.below(&name)?;
         let bytes = buckets.whole(&manifest, MAX_PACKET as u64);
         let bytes = bytes.map_err(|e| MirrorError::at(&manifest.path(), e))?.unwrap_or_default();
         let signed = signed::find_in(&bytes, &root, &now.publisher, None);
@@ -95,7 +95,7 @@ pub(crate) fn content_of(
 
 /// The folder of parts.
 pub(crate) fn parts_of(place: &BucketPlace) -> Result<BucketPlace, MirrorError> {
-    place.parts().map_err(|e| MirrorError::from(e))
+    place.parts().map_err(MirrorError::from)
 }
 
 /// Fetches a version's manifest, listing, trees and lists; verifies them and puts them into the store.
@@ -108,7 +108,7 @@ pub(crate) fn kept(
 ) -> Result<MirroredVersion, MirrorError> {
     let parts = parts_of(place)?;
     let name = part_name(store, &ticket.root, ObjectPart::Manifest);
-    let manifest = parts.below(&name.to_string_lossy()).map_err(|e| MirrorError::from(e))?;
+    let manifest = parts.below(&name.to_string_lossy())?;
     let bytes = buckets.whole(&manifest, MAX_PACKET as u64);
     let bytes = bytes.map_err(|e| MirrorError::at(&manifest.path(), e))?.unwrap_or_default();
     let found = signed::find_in(&bytes, &ticket.root, &ticket.publisher, ticket.name.as_ref());

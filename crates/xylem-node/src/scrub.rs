@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_base::{Error, Stop, disk};
+use xylem_base::{Error, Stop};
 use xylem_check::scrub::{ScrubOptions, ScrubSummary, Throttle};
 use xylem_link::StaticKey;
 use xylem_peers::reachable::PeerAddress;
@@ -39,7 +39,7 @@ pub fn scrub(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ScrubSummary, Error> {
-    let store = Store::open(disk(), directory)?;
+    let store = Store::open(options.medium.shared(), directory)?;
     let own = xylem_keys::load_existing(&directory.join("keys").join("link")).ok();
     let own = own.map(|secret| StaticKey::from_bytes(secret).public().0);
     let on_event = RefCell::new(on_event);

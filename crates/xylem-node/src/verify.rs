@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use xylem_base::{Blame, Error, Stop, canonical, disk};
+use xylem_base::{Blame, Error, FileMedium, Stop, canonical_in};
 use xylem_check::verify::{Extras, VerifySummary};
 use xylem_object::Ticket;
 use xylem_peers::reachable::PeerAddress;
@@ -33,6 +33,8 @@ pub struct VerifyOptions {
     pub extras: Extras,
     /// Where outboards are kept.
     pub store: PathBuf,
+    /// Where `path` and the store are.
+    pub medium: FileMedium,
 }
 
 /// Compares what is on disk with a ticket.
@@ -45,7 +47,7 @@ pub fn verify(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<VerifySummary, Error> {
-    let store = Store::open(disk(), &options.store)?;
+    let store = Store::open(options.medium.shared(), &options.store)?;
     let asked =
         RepairOptions { peers: options.from.clone(), give_up: options.give_up, limit_rate: None };
     let on_event = RefCell::new(on_event);
@@ -97,7 +99,7 @@ fn shown(
     if !(smallest..=found.size).contains(&size) {
         return Ok(None);
     }
-    let canonical = canonical(path)?;
+    let canonical = canonical_in(&**store.medium(), path)?;
     let root = root_of(&**store.medium(), &canonical, &mut from_library(on_event))?;
     let (shown, _) = continues(&mut fetch, (size, root), &found, stop, on_event)?;
     fetch.close();

@@ -127,6 +127,7 @@ impl Member {
             code_dht: None,
             witnesses: Vec::new(),
             store: dir.to_path_buf(),
+            medium: xylem_base::FileMedium::default(),
         };
         let (tell, news) = mpsc::channel();
         let start = MeshStart {

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_base::{Stop, use_medium};
+use xylem_base::Stop;
 use xylem_faults::Gate;
 use xylem_node::{Event, NodeConfig, NodeRoute, run_node};
 use xylem_packet::{DataBuilder, InterestBuilder, Name, Packet, frame_len};
@@ -104,7 +104,6 @@ fn produce(stream: TcpStream, asked: Sender<String>) {
 fn a_cache_on_a_disk_that_hangs_does_not_stop_the_node() {
     let gate = Gate::closed();
     gate.open();
-    use_medium(Arc::new(gate.clone()));
     let dir = tempfile::tempdir().expect("a directory");
     let socket = dir.path().join("n.sock");
     let producer = TcpListener::bind("127.0.0.1:0").expect("loopback");
@@ -113,6 +112,7 @@ fn a_cache_on_a_disk_that_hangs_does_not_stop_the_node() {
     config.multicast = None;
     config.cs_bytes = 20_000;
     config.cs_directory = Some(dir.path().join("cache"));
+    config.cs_medium = Arc::new(gate.clone()).into();
     let to = format!("tcp4://{}", producer.local_addr().expect("an address"));
     config.routes = vec![NodeRoute {
         prefix: Name::from_uri("/").expect("a name"),

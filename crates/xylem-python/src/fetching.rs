@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use pyo3::prelude::*;
 use xylem::{
-    Error, Event, Existing, Extras, GetOptions, Output, PeerAddress, PeerUri, ResolveError,
-    SaveOptions, Ticket, TicketError, VerifyOptions,
+    Error, Event, Existing, Extras, FileMedium, GetOptions, Output, PeerAddress, PeerUri,
+    ResolveError, SaveOptions, Ticket, TicketError, VerifyOptions,
 };
 
 use crate::errors::to_exception;
@@ -150,6 +150,7 @@ pub(crate) fn verify(
         from: self::peers(&peers)?,
         give_up: seconds(timeout)?,
         store: self::store(store)?,
+        medium: FileMedium::default(),
     };
     let running =
         RunningCall::start(move |stop, mut on_event| xylem::verify(&options, stop, &mut on_event))?;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_base::{Stop, canonical};
+use xylem_base::{FileMedium, Stop, canonical};
 use xylem_files::walk::Selection;
 use xylem_folder::{
     FolderWatcher, HomeError, Invitation, LastRun, OWN, RoleSchema, SyncFolder, SyncHome,
@@ -313,6 +313,7 @@ pub fn sync(
         code_dht: None,
         witnesses: Vec::new(),
         store: options.store.clone(),
+        medium: FileMedium::default(),
     };
     let link_key = xylem_keys::load_or_create(&options.store.join("keys").join("link"))?;
     let link_key = StaticKey::from_bytes(link_key).public().0;

@@ -78,7 +78,7 @@
 //! The parts below are crates of their own, for programs that need one alone: `xylem-hash`, `xylem-tree`,
 //! `xylem-packet`, `xylem-forward`, `xylem-link` and so on (ARCHITECTURE.md).
 
-pub use xylem_base::{Blame, Error, Failure, Stop, os_path};
+pub use xylem_base::{Blame, Error, Failure, FileMedium, Stop, os_path};
 pub use xylem_check::scrub::{ScrubOptions, ScrubSummary};
 pub use xylem_check::upkeep::close_to_others;
 pub use xylem_check::verify::{Extras, VerifySummary};

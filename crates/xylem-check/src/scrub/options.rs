@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use xylem_base::Failure;
+use xylem_base::FileMedium;
 use xylem_object::Ticket;
 
 /// Selection of what to re-read, and whether to repair.
@@ -16,6 +17,8 @@ pub struct ScrubOptions {
     pub repair: bool,
     /// More tickets for the same content.
     pub tickets: Vec<Ticket>,
+    /// Where the store and what it names are, for the caller that opens it.
+    pub medium: FileMedium,
 }
 
 /// Outcome of [`scrub`](super::scrub).

@@ -71,7 +71,8 @@ pub(super) fn targets(
 /// Returns the target of a named path.
 fn named(path: &Path, store: &Store, tickets: &[Ticket]) -> Result<ScrubTarget, ScrubError> {
     // A missing path may still have a record.
-    let canonical = xylem_base::canonical(path).or_else(|_| std::path::absolute(path));
+    let canonical =
+        xylem_base::canonical_in(&**store.medium(), path).or_else(|_| std::path::absolute(path));
     let canonical =
         canonical.map_err(|source| ScrubError::Path { path: path.to_path_buf(), source })?;
     let key = os_bytes(canonical.as_os_str());

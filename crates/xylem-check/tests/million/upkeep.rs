@@ -192,7 +192,12 @@ fn repaired(
         Ok(store) => store,
         Err(line) => return Ok(Err(line)),
     };
-    let options = ScrubOptions { paths: Vec::new(), repair: true, tickets: Vec::new() };
+    let options = ScrubOptions {
+        paths: Vec::new(),
+        repair: true,
+        tickets: Vec::new(),
+        medium: xylem_base::FileMedium::default(),
+    };
     let mut others = Others { source, company, counts, wrong: None, left: 0 };
     let outcome = scrub(&store, &options, &mut others, None, &Stop::new(), &mut |_| {});
     if let Some(wrong) = others.wrong {

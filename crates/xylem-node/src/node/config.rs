@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
+use xylem_base::FileMedium;
 use xylem_forward::ForwardingStrategy;
 use xylem_mailbox::MailboxConfig;
 use xylem_packet::Name;
@@ -48,6 +49,8 @@ pub struct NodeConfig {
     pub cs_directory: Option<PathBuf>,
     /// Most bytes in that directory.
     pub cs_directory_bytes: u64,
+    /// Where that directory is.
+    pub cs_medium: FileMedium,
     /// Most faces.
     pub max_faces: usize,
     /// Drop the face that a UDP peer's first packet made after this long without a packet from it.
@@ -127,6 +130,7 @@ impl NodeConfig {
             cs_bytes: 64 << 20,
             cs_directory: None,
             cs_directory_bytes: 1 << 30,
+            cs_medium: FileMedium::default(),
             max_faces: 1_024,
             idle: Duration::from_secs(600),
             prove: Prove::default(),

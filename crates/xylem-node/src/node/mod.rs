@@ -113,7 +113,8 @@ impl NodeSetup {
             Forwarder::new(forwarding, ForwarderSeed::from_random(xylem_base::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
         if let Some(directory) = &config.cs_directory {
-            let cache = DiskCache::open(directory, config.cs_directory_bytes)
+            let medium = config.cs_medium.shared();
+            let cache = DiskCache::open(medium, directory, config.cs_directory_bytes)
                 .map_err(|why| NodeError::Cache { path: directory.clone(), why })?;
             cache.wake_by(wake_of(&mut engine)?);
             engine.forwarder.set_second_level(Some(Box::new(cache)));

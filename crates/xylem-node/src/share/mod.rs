@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use xylem_base::{Blame, Error, Failure, Stop, disk};
+use xylem_base::{Blame, Error, Failure, FileMedium, Stop};
 use xylem_files::record;
 use xylem_files::walk::Selection;
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
@@ -140,6 +140,8 @@ pub struct ShareOptions {
     pub witnesses: Vec<PathBuf>,
     /// Directory of outboards and identities.
     pub store: PathBuf,
+    /// Where the paths and the store are.
+    pub medium: FileMedium,
 }
 
 /// Publishes files and directories and serves them until `stop` is raised.
@@ -172,7 +174,7 @@ pub(crate) fn share_with(
     }
     // Reuse the port that an earlier ticket names, so that the ticket stays valid. Leave the background node's port
     // free: it could not start again while this runs.
-    let store = Store::open(disk(), &options.store)?;
+    let store = Store::open(options.medium.shared(), &options.store)?;
     let of_node = Registry::load(&options.store)?.port;
     let known = |path: &PathBuf| record::port(&store, path).filter(|port| of_node != Some(*port));
     let port = options.paths.iter().find_map(known);
@@ -234,7 +236,7 @@ fn open(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ServedContent, ShareError> {
-    let store = Store::open(disk(), &options.store)?;
+    let store = Store::open(options.medium.shared(), &options.store)?;
     let owner = certified(options)?.map(|certified| certified.identity);
     let name = |file_name: &[u8]| match (&options.name, &owner) {
         (Some(name), _) => name.clone(),
@@ -300,7 +302,7 @@ fn bind(
     port: Option<u16>,
     publisher: &PublisherKey,
 ) -> Result<(Engine, ShareEndpoint), ShareError> {
-    let store = Store::open(disk(), &options.store)?;
+    let store = Store::open(options.medium.shared(), &options.store)?;
     let link_key = StaticKey::from_bytes(xylem_keys::load_or_create(
         &options.store.join("keys").join("link"),
     )?);
