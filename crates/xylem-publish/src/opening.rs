@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use xylem_base::{Blame, Error, Stop, UnixTime, canonical};
+use xylem_base::{Blame, Error, Stop, UnixTime, canonical_in};
 use xylem_files::LibraryEvent;
 use xylem_files::reads::Reads;
 use xylem_files::walk::Selection;
@@ -50,7 +50,7 @@ pub fn open(
         return Ok(ServedContent::Growing(Box::new(grower)));
     }
     let unusable = |e: PublicationError| Error { blame: Blame::Usage, message: e.to_string() };
-    let path = canonical(path)?;
+    let path = canonical_in(&**store.medium(), path)?;
     if let Some(sealing) = &how.sealing {
         let (published, prefix, medium) =
             publish_sealed(store, &path, name, how.selection, sealing, now, stop, on_event)?;

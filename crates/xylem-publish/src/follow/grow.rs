@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use xylem_base::{Stop, UnixTime, Wake, canonical, os_bytes};
+use xylem_base::{Stop, UnixTime, Wake, canonical_in, os_bytes};
 use xylem_files::checkpoint_log::{self, CheckpointLog, CheckpointRecord};
 use xylem_files::reads::{ReadKind, Reads};
 use xylem_files::{CheckpointMade, LibraryEvent, ours};
@@ -133,7 +133,7 @@ impl Grower {
             None => path.to_path_buf(),
             Some(input) => input::kept(store, input, now)?,
         };
-        let canonical = canonical(&path)?;
+        let canonical = canonical_in(&*medium, &path)?;
         let file_name = os_bytes(canonical.file_name().unwrap_or_default());
         let object = (author.name)(&file_name);
         if let Err(source) = naming::versioned(object.as_ref(), u64::MAX) {
