@@ -24,7 +24,7 @@ const HELD_BYTES: usize = 16 * 1024;
 /// frames wait, and the user is warned of those.
 const MUTE: u32 = 3;
 /// Octets of the PIT token by which an answer to a forwarded Interest is recognised.
-pub const TOKEN_LEN: usize = 8;
+const TOKEN_LEN: usize = 8;
 /// Interval between two probes.
 const AGAIN: Duration = Duration::from_secs(1);
 
