@@ -14,6 +14,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use xylem_library::mail::MailboxConfig;
+use xylem_mgmt::FaceUri;
 use xylem_node::{
     ForwardingStrategy, MULTICAST_GROUP, NodeConfig, NodeRoute, PeerUri, PeerUriError, Prove,
     Relay, RelayUriError,
@@ -334,7 +335,9 @@ impl NodeTable {
         if let Some(listen) = self.listen {
             config.listen = Some(uris("listen", &listen)?);
         }
-        config.connect = uris("connect", &self.connect.unwrap_or_default())?;
+        let connect = self.connect.unwrap_or_default();
+        config.connect =
+            connect.iter().map(|text| far_uri("connect", text)).collect::<Result<_, _>>()?;
         if let Some(shape) = self.shape {
             config.links.shaping = shape.parse().map_err(|e| format!("shape: {shape}: {e}"))?;
         }
@@ -400,7 +403,7 @@ impl NodeTable {
             config.relay = relay.settings()?;
         }
         for route in self.route.unwrap_or_default() {
-            let to = uri("route", &route.to)?;
+            let to = far_uri("route", &route.to)?;
             let (prefix, cost) = (name(&route.prefix)?, route.cost.unwrap_or(0));
             config.routes.push(NodeRoute { prefix, to, cost });
         }
@@ -433,6 +436,21 @@ fn prove(who: &str) -> Result<Prove, String> {
 
 fn uri(setting: &str, text: &str) -> Result<PeerUri, String> {
     text.parse().map_err(|e: PeerUriError| format!("{setting}: {text}: {e}"))
+}
+
+/// The URI of another machine, which listens at a port of its own.
+fn far_uri(setting: &str, text: &str) -> Result<PeerUri, String> {
+    let keyless = match text.split_once("://") {
+        Some((scheme, rest)) => {
+            format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, at)| at))
+        }
+        None => text.to_owned(),
+    };
+    let face = keyless.split('?').next().unwrap_or_default().parse::<FaceUri>();
+    if face.is_ok_and(|face| face.port() == Some(0)) {
+        return Err(format!("{setting}: {text}: port 0 is no port of another machine"));
+    }
+    uri(setting, text)
 }
 
 fn uris(setting: &str, texts: &[String]) -> Result<Vec<PeerUri>, String> {
@@ -684,6 +702,8 @@ mod tests {
             ("[mailbox]\nsize = 1", "size"),
             ("[node]\nlisten = [\"http://x\"]", "http"),
             ("[node]\nconnect = [\"unix://relative\"]", "unix"),
+            ("[node]\nconnect = [\"udp://192.0.2.1:0\"]", "port 0"),
+            ("[[node.route]]\nprefix = \"/\"\nto = \"tcp6://[::1]:0\"", "port 0"),
             ("[node]\nshape = \"much\"", "much"),
             ("[node]\nudp_prove = \"me\"", "udp_prove"),
             ("[node]\npit_capacity = 0", "pit_capacity"),
