@@ -14,6 +14,8 @@ mod cli;
 mod code;
 mod ctl;
 mod demand;
+mod dissect;
+mod dump;
 mod exit;
 mod extras;
 mod finding;
