@@ -308,7 +308,7 @@ impl Engine {
         {
             return self.proven(from);
         }
-        // Data and Nacks of unproven addresses pass through the forwarder, also if their token proves the address.
+        // The forwarder decides whether such Data or Nacks were requested.
         let is_proof = match &face.transport {
             Transport::Udp { unproven: Some(unproven), .. } => {
                 unproven.is_token(headers.pit_token)
@@ -354,7 +354,7 @@ impl Engine {
             };
             net.admission.raise(seat, standing);
         }
-        if is_proof {
+        if is_proof && outcome.is_ok() {
             self.proven(from);
         }
     }

@@ -23,8 +23,9 @@ const HELD_BYTES: usize = 16 * 1024;
 /// Probes without an answer after which a peer counts as one that does not answer: further ones are sent only while
 /// frames wait, and the user is warned of those.
 const MUTE: u32 = 3;
-/// Octets of the PIT token by which an answer to a forwarded Interest is recognised.
-const TOKEN_LEN: usize = 8;
+/// Octets of the PIT token by which an answer to a forwarded Interest is recognised. NDNd 1.5.3 ends at a token of
+/// another length. A forged answer has to guess them within the lifetime of an Interest that waits there.
+const TOKEN_LEN: usize = 6;
 /// Interval between two probes.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -150,8 +151,8 @@ impl UnprovenAddress {
         self.token
     }
 
-    /// Returns whether a Data or a Nack with this PIT token proves the address: only a receiver of our Interests knows the
-    /// token.
+    /// Returns whether requested Data or a Nack with this PIT token prove the address: only a receiver of our Interests
+    /// knows the token.
     #[must_use]
     pub fn is_token(&self, token: Option<&[u8]>) -> bool {
         self.token.is_some_and(|ours| token == Some(&ours))
