@@ -2,7 +2,7 @@
 //! `[node]` and `[mailbox]` configure a node (docs/node.md lists every setting).
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddrV4, SocketAddrV6};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,11 +13,12 @@ use relay::RelayTable;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use xylem_forward::LinkType;
 use xylem_library::mail::MailboxConfig;
 use xylem_mgmt::FaceUri;
 use xylem_node::{
-    ForwardingStrategy, MULTICAST_GROUP, NodeConfig, NodeRoute, PeerUri, PeerUriError, Prove,
-    Relay, RelayUriError,
+    ForwardingStrategy, MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRoute, PeerUri,
+    PeerUriError, Prove, Relay, RelayUriError,
 };
 use xylem_packet::Name;
 use xylem_reach::code::distance;
@@ -257,7 +258,10 @@ struct NodeTable {
 struct MulticastTable {
     enabled: Option<bool>,
     group: Option<SocketAddrV4>,
-    interfaces: Option<Vec<Ipv4Addr>>,
+    ipv6: Option<bool>,
+    group_v6: Option<SocketAddrV6>,
+    interfaces: Option<Vec<IpAddr>>,
+    ad_hoc: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -379,8 +383,20 @@ impl NodeTable {
             if !group.ip().is_multicast() || group.port() == 0 {
                 return Err(format!("multicast group {group} is not a multicast address and port"));
             }
-            config.multicast = multicast.enabled.unwrap_or(true).then_some(group);
+            let group_v6 = multicast.group_v6.unwrap_or(MULTICAST_GROUP_V6);
+            if !group_v6.ip().is_multicast() || group_v6.port() == 0 {
+                return Err(format!(
+                    "multicast group {group_v6} is not a multicast address and port"
+                ));
+            }
+            let enabled = multicast.enabled.unwrap_or(true);
+            config.multicast = enabled.then_some(group);
+            let with_ipv6 = enabled && multicast.ipv6.unwrap_or(false);
+            config.multicast_v6 = with_ipv6.then_some(group_v6);
             config.multicast_interfaces = multicast.interfaces.unwrap_or_default();
+            if multicast.ad_hoc == Some(true) {
+                config.multicast_link = LinkType::AdHoc;
+            }
         }
         if let Some(management) = self.management {
             config.localhop = management.localhop.unwrap_or(false);
@@ -710,6 +726,7 @@ mod tests {
             ("[node]\ntls_key = \"k\"", "tls_certificate"),
             ("[node]\nmax_faces = -1", "line 2"),
             ("[node.multicast]\ngroup = \"10.0.0.1:5\"", "10.0.0.1"),
+            ("[node.multicast]\ngroup_v6 = \"[2001:db8::1]:5\"", "2001:db8::1"),
             ("[node.management]\nlocalhop = true", "anchors"),
             ("[node.management]\ncertificates = [\"c\"]", "anchors"),
             ("[node.management]\nschema = \"s\"", "anchors"),
