@@ -2,15 +2,17 @@
 
 The other machine is a network namespace: an address that is not loopback, as the node trusts those without proof. NDNd
 has UDP only in its forwarder, so `ndnd cat` asks an NDNd there, which asks our node. Each case has a node of its own: an
-address has one budget (docs/spec/faces.md, "Addresses that have not answered").
+address has one budget (docs/spec/faces.md, "Addresses that have not answered"). In the last cases there is no budget, and
+the neighbours, which also produce, prove their address by an answer.
 """
 
 import filecmp
 import subprocess
+import time
 from contextlib import contextmanager
 from types import SimpleNamespace
 
-from clients import ndnd_cat, ndnts_cat, python_cat, xylem_put
+from clients import NDNTS, ndnd_cat, ndnts_cat, python_cat, xylem_put
 from direct import python_fetch
 from forwarders import NODE_CONFIG, Ndnd, Node
 from programs import Failed
@@ -71,6 +73,10 @@ def other_machine(programs, tag):
         ip(f"netns del {namespace}")
 
 
+# Below it a node asks every neighbour, without a route that an operator has made.
+SEARCHED = "/interop/theirs"
+
+
 class OpenNode(Node):
     """Our node with its UDP port at an address that other machines reach."""
 
@@ -79,6 +85,14 @@ class OpenNode(Node):
 
     def transport(self, kind):
         return super().transport(kind).replace("127.0.0.1", HERE if kind == "udp" else "127.0.0.1")
+
+
+class StrictNode(OpenNode):
+    """A node without a budget for unproven addresses."""
+
+    def config(self):
+        search = f'[[node.strategy]]\nprefix = "{SEARCHED}"\nstrategy = "/localhost/nfd/strategy/self-learning"\n'
+        return super().config() + "udp_unproven_bytes = 0\n" + search
 
 
 def through_ndnd(elsewhere, node, served, fetched):
@@ -108,8 +122,61 @@ def straight_fetcher(elsewhere, node, served, fetched):
     python_fetch(elsewhere, share, "udp", served, fetched)
 
 
-def fetch(programs, elsewhere, consumer, content):
-    node = OpenNode(programs)
+def asked_meanwhile(node, program):
+    """The node asks for a name of the neighbour's until it is answered."""
+    peek = [node.programs.tools.xylem, "ndn", "peek", f"{SEARCHED}/x", "-p", "--lifetime", "0.5"]
+    for _ in range(20):
+        try:
+            node.programs.run([*peek, "--at", node.transport("unix")])
+            return
+        except Failed:
+            if program.process.poll() is not None:
+                raise Failed(f"ended early: {program.output()}") from None
+            time.sleep(0.3)
+    raise Failed("the neighbour does not answer")
+
+
+def python_produces(elsewhere, node, served, fetched):
+    """python-ndn answers the node, and then fetches."""
+    script = NDNTS.parent / "python_ndn_prove.py"
+    arguments = [elsewhere.tools.python / "python", script, HERE, str(node.port), SEARCHED]
+    program = elsewhere.start([*arguments, served.name, fetched])
+    try:
+        asked_meanwhile(node, program)
+        if not program.ends_within(60) or program.process.returncode != 0:
+            raise Failed(f"the fetch failed: {program.output()[-300:]}")
+    finally:
+        elsewhere.stop(program)
+
+
+def ndnd_produces(elsewhere, node, served, fetched):
+    """A producer at NDNd answers the node; `ndnd cat` fetches over the same face."""
+    there = Ndnd(elsewhere)
+    there.listens = there.socket.exists
+    there.start()
+    content = elsewhere.file("theirs")
+    content.write_bytes(b"theirs")
+    try:
+        at = there.transport("unix")
+        route = ["fw", "route-add", "prefix=/", f"face={node.transport('udp')}"]
+        elsewhere.run([elsewhere.tools.ndnd, *route], at)
+        program = elsewhere.start([elsewhere.tools.ndnd, "pingserver", SEARCHED], at)
+        for _ in range(3):
+            # Its Interests make the face at our node, which then asks back.
+            try:
+                elsewhere.run([elsewhere.tools.ndnd, "cat", "/interop/none"], at, seconds=2)
+            except Failed:
+                pass
+        peek = [node.programs.tools.xylem, "ndn", "ping", SEARCHED, "-c", "3"]
+        node.programs.run([*peek, "--at", node.transport("unix")])
+        elsewhere.stop(program)
+        ndnd_cat(elsewhere, there, "unix", served, fetched)
+    finally:
+        there.stop()
+
+
+def fetch(programs, elsewhere, kind, consumer, content):
+    node = kind(programs)
     node.start()
     fetched = programs.file("fetched")
     try:
@@ -128,11 +195,13 @@ def cases(report, programs, random_file):
         if elsewhere is None:
             print("interop: node/elsewhere: SKIPPED: no network namespaces here (root), or no tc (iproute2)")
             return
-        for title, consumer in {
-            "ndnd cat, through NDNd's forwarder": through_ndnd,
-            "NDNts": straight_ndnts,
-            "python-ndn, `catchunks`": straight_catchunks,
-            "python-ndn, its segment fetcher": straight_fetcher,
-        }.items():
+        for title, kind, consumer in (
+            ("ndnd cat, through NDNd's forwarder", OpenNode, through_ndnd),
+            ("NDNts", OpenNode, straight_ndnts),
+            ("python-ndn, `catchunks`", OpenNode, straight_catchunks),
+            ("python-ndn, its segment fetcher", OpenNode, straight_fetcher),
+            ("ndnd cat, after an answer of `ndnd pingserver`; no budget", StrictNode, ndnd_produces),
+            ("python-ndn, after an answer of its own; no budget", StrictNode, python_produces),
+        ):
             key = ("node", "elsewhere", title, "1 MB")
-            report.case(key, fetch, programs, elsewhere, consumer, content)
+            report.case(key, fetch, programs, elsewhere, kind, consumer, content)

@@ -17,6 +17,8 @@ mod cli;
 mod code;
 mod ctl;
 mod demand;
+mod dissect;
+mod dump;
 mod exit;
 mod extras;
 mod finding;

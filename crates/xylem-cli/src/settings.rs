@@ -2,7 +2,7 @@
 //! `[node]` and `[mailbox]` configure a node (docs/node.md lists every setting).
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddrV4, SocketAddrV6};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,10 +13,12 @@ use relay::RelayTable;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use xylem_forward::LinkType;
 use xylem_mailbox::MailboxConfig;
+use xylem_mgmt::FaceUri;
 use xylem_node::{
-    ForwardingStrategy, MULTICAST_GROUP, NodeConfig, NodeRoute, PeerUri, PeerUriError, Prove,
-    Relay, RelayUriError,
+    ForwardingStrategy, MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRoute, PeerUri,
+    PeerUriError, Prove, Relay, RelayUriError,
 };
 use xylem_packet::Name;
 use xylem_reach::code::distance;
@@ -256,7 +258,10 @@ struct NodeTable {
 struct MulticastTable {
     enabled: Option<bool>,
     group: Option<SocketAddrV4>,
-    interfaces: Option<Vec<Ipv4Addr>>,
+    ipv6: Option<bool>,
+    group_v6: Option<SocketAddrV6>,
+    interfaces: Option<Vec<IpAddr>>,
+    ad_hoc: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -334,7 +339,9 @@ impl NodeTable {
         if let Some(listen) = self.listen {
             config.listen = Some(uris("listen", &listen)?);
         }
-        config.connect = uris("connect", &self.connect.unwrap_or_default())?;
+        let connect = self.connect.unwrap_or_default();
+        config.connect =
+            connect.iter().map(|text| far_uri("connect", text)).collect::<Result<_, _>>()?;
         if let Some(shape) = self.shape {
             config.links.shaping = shape.parse().map_err(|e| format!("shape: {shape}: {e}"))?;
         }
@@ -376,8 +383,20 @@ impl NodeTable {
             if !group.ip().is_multicast() || group.port() == 0 {
                 return Err(format!("multicast group {group} is not a multicast address and port"));
             }
-            config.multicast = multicast.enabled.unwrap_or(true).then_some(group);
+            let group_v6 = multicast.group_v6.unwrap_or(MULTICAST_GROUP_V6);
+            if !group_v6.ip().is_multicast() || group_v6.port() == 0 {
+                return Err(format!(
+                    "multicast group {group_v6} is not a multicast address and port"
+                ));
+            }
+            let enabled = multicast.enabled.unwrap_or(true);
+            config.multicast = enabled.then_some(group);
+            let with_ipv6 = enabled && multicast.ipv6.unwrap_or(false);
+            config.multicast_v6 = with_ipv6.then_some(group_v6);
             config.multicast_interfaces = multicast.interfaces.unwrap_or_default();
+            if multicast.ad_hoc == Some(true) {
+                config.multicast_link = LinkType::AdHoc;
+            }
         }
         if let Some(management) = self.management {
             config.localhop = management.localhop.unwrap_or(false);
@@ -400,7 +419,7 @@ impl NodeTable {
             config.relay = relay.settings()?;
         }
         for route in self.route.unwrap_or_default() {
-            let to = uri("route", &route.to)?;
+            let to = far_uri("route", &route.to)?;
             let (prefix, cost) = (name(&route.prefix)?, route.cost.unwrap_or(0));
             config.routes.push(NodeRoute { prefix, to, cost });
         }
@@ -433,6 +452,21 @@ fn prove(who: &str) -> Result<Prove, String> {
 
 fn uri(setting: &str, text: &str) -> Result<PeerUri, String> {
     text.parse().map_err(|e: PeerUriError| format!("{setting}: {text}: {e}"))
+}
+
+/// The URI of another machine, which listens at a port of its own.
+fn far_uri(setting: &str, text: &str) -> Result<PeerUri, String> {
+    let keyless = match text.split_once("://") {
+        Some((scheme, rest)) => {
+            format!("{scheme}://{}", rest.rsplit_once('@').map_or(rest, |(_, at)| at))
+        }
+        None => text.to_owned(),
+    };
+    let face = keyless.split('?').next().unwrap_or_default().parse::<FaceUri>();
+    if face.is_ok_and(|face| face.port() == Some(0)) {
+        return Err(format!("{setting}: {text}: port 0 is no port of another machine"));
+    }
+    uri(setting, text)
 }
 
 fn uris(setting: &str, texts: &[String]) -> Result<Vec<PeerUri>, String> {
@@ -620,7 +654,10 @@ mod tests {
                 regions
             }
         );
-        all!(multicast.unwrap(), MulticastTable { enabled, group, interfaces });
+        all!(
+            multicast.unwrap(),
+            MulticastTable { enabled, group, ipv6, group_v6, interfaces, ad_hoc }
+        );
         all!(
             management.unwrap(),
             ManagementTable { localhop, readvertise, anchors, certificates, schema, unix_sockets }
@@ -684,12 +721,15 @@ mod tests {
             ("[mailbox]\nsize = 1", "size"),
             ("[node]\nlisten = [\"http://x\"]", "http"),
             ("[node]\nconnect = [\"unix://relative\"]", "unix"),
+            ("[node]\nconnect = [\"udp://192.0.2.1:0\"]", "port 0"),
+            ("[[node.route]]\nprefix = \"/\"\nto = \"tcp6://[::1]:0\"", "port 0"),
             ("[node]\nshape = \"much\"", "much"),
             ("[node]\nudp_prove = \"me\"", "udp_prove"),
             ("[node]\npit_capacity = 0", "pit_capacity"),
             ("[node]\ntls_key = \"k\"", "tls_certificate"),
             ("[node]\nmax_faces = -1", "line 2"),
             ("[node.multicast]\ngroup = \"10.0.0.1:5\"", "10.0.0.1"),
+            ("[node.multicast]\ngroup_v6 = \"[2001:db8::1]:5\"", "2001:db8::1"),
             ("[node.management]\nlocalhop = true", "anchors"),
             ("[node.management]\ncertificates = [\"c\"]", "anchors"),
             ("[node.management]\nschema = \"s\"", "anchors"),

@@ -8,9 +8,9 @@ use crate::cli::{Cli, Common};
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::{
-    bench, ca, ctl, extras, get, inbox, key, mirror, mount, node, peek, ping, put, reach, relay,
-    request, schema, scrub, send, service, share, shares, store, sum, svs, sync, ticket, traffic,
-    trial, ui, verify, witness,
+    bench, ca, ctl, dissect, dump, extras, get, inbox, key, mirror, mount, node, peek, ping, put,
+    reach, relay, request, schema, scrub, send, service, share, shares, store, sum, svs, sync,
+    ticket, traffic, trial, ui, verify, witness,
 };
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches};
 use std::ffi::OsString;
@@ -55,7 +55,7 @@ macro_rules! verb {
 const GROUPS: &[VerbGroup] = &[
     VerbGroup {
         name: "ndn",
-        about: "NDN: node, ctl, put, peek, ping, traffic, svs, schema, ca, request",
+        about: "NDN: node, ctl, put, peek, ping, traffic, svs, dump, dissect, schema, ca, request",
         examples: "Examples:
   xylem ndn node                       a forwarder for this machine's programs
   xylem ndn put /alice/film film.mkv   publishes a file for any NDN program
@@ -136,6 +136,8 @@ const VERBS: &[Verb] = &[
         ["serve", "size", "rate", "duration", "window", "at"]
     ),
     verb!("ndn svs", svs::SvsArgs, svs::run, ["as", "sync-version", "sign", "key", "at"]),
+    verb!("ndn dump", dump::DumpArgs, dump::run, ["read", "below"]),
+    verb!("ndn dissect", dissect::DissectArgs, dissect::run, []),
     verb!("ndn schema", schema::SchemaArgs, schema::run, []),
     verb!("ndn ca", ca::CaArgs, ca::run, ["sign", "challenge", "accept", "at"]),
     verb!(

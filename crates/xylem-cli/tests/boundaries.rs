@@ -15,6 +15,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xylem-ndncert", &["xylem-hash", "xylem-packet", "xylem-trust"]),
     ("xylem-object", &["xylem-hash", "xylem-tree", "xylem-packet", "xylem-trust"]),
     ("xylem-forward", &["xylem-congestion", "xylem-packet"]),
+    ("xylem-capture", &["xylem-packet"]),
     ("xylem-mgmt", &["xylem-packet", "xylem-trust", "xylem-forward"]),
     ("xylem-link", &["xylem-hash", "xylem-congestion"]),
     ("xylem-carriers", &[]),

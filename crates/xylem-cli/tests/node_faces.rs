@@ -79,6 +79,48 @@ fn two_nodes_find_each_other_by_multicast() {
     assert!(fs::read(&out).unwrap() == content);
 }
 
+/// Over IPv6 a group needs an interface with a link-local address; where there is none nothing is tested.
+#[test]
+fn two_nodes_find_each_other_by_multicast_over_ipv6() {
+    // Address, number, length of the prefix, scope (20: one link), flags and name.
+    let all = fs::read_to_string("/proc/net/if_inet6").unwrap_or_default();
+    let fields = all.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let Some(interface) = fields.into_iter().find(|fields| fields[3] == "20") else { return };
+    let address = std::net::Ipv6Addr::from(u128::from_str_radix(interface[0], 16).unwrap());
+    let name = interface[5];
+    let dir = tempfile::tempdir().unwrap();
+    let content = noise(300_000, 3);
+    let source = file(dir.path(), "source", &content);
+    let share = Share::plain(&source, &dir.path().join("store"));
+    let (group, port) = (format!("ff02::{:x}", std::process::id() % 60_000), 20_001);
+    let multicast = format!(
+        "[node.multicast]\nipv6 = true\ngroup_v6 = \"[{group}]:{port}\"\ninterfaces = [\"{address}\"]\n\
+         ad_hoc = true\n"
+    );
+    let upstream = format!("tcp4://{}", share.plain.clone().unwrap());
+    let route = |to: &str| format!("[[node.route]]\nprefix = \"/\"\nto = \"{to}\"\n");
+    let home = |name: &str| {
+        let home = dir.path().join(name);
+        fs::create_dir_all(&home).unwrap();
+        home
+    };
+    let _far = Node::start(&home("far"), &(multicast.clone() + &route(&upstream)));
+    let uri = format!("udp6://[{group}%25{name}]:{port}");
+    let near = Node::start(&home("near"), &(multicast + &route(&uri)));
+    let out = dir.path().join("out");
+    let output =
+        get(&dir.path().join("s"), &[&share.ticket, "--from", near.at("unix"), "-o", text(&out)]);
+    assert_exit(&output, 0);
+    assert!(fs::read(&out).unwrap() == content);
+    let mut list = xylem(&dir.path().join("s"));
+    list.args(["ndn", "ctl", "face", "list", "--at", near.at("unix")]);
+    let faces = String::from_utf8(finish(list).stdout).unwrap();
+    let shown = uri.replace("%25", "%");
+    let face =
+        faces.lines().find(|face| face.contains(&shown)).unwrap_or_else(|| panic!("{faces}"));
+    assert!(face.contains("ad-hoc"), "{face}");
+}
+
 #[test]
 fn a_node_ends_in_order_and_takes_its_socket_with_it() {
     let dir = tempfile::tempdir().unwrap();

@@ -14,6 +14,7 @@ mod coarse_times;
 mod codes;
 mod codes_dht;
 mod discovery;
+mod dump;
 mod endings;
 mod ends;
 mod far;

@@ -14,7 +14,9 @@ use crate::common::serving::{Serving, run};
 use crate::common::{
     Node, Share, assert_exit, file, get, noise, stderr, text, until, with_descriptors, xylem,
 };
-use xylem_packet::{InterestBuilder, Name, Packet, probe};
+use xylem_packet::{
+    DataBuilder, InterestBuilder, LpPacket, Name, Packet, SignatureType, probe, sha256,
+};
 
 fn interest(name: &str) -> Vec<u8> {
     let name = Name::from_uri(name).unwrap();
@@ -401,6 +403,70 @@ fn an_address_that_an_operator_names_needs_no_proof() {
         let route = ["ndn", "ctl", "route", "add", "/theirs", &uri, "--at", at];
         assert_exit(&run(&home, &route), 0);
         for n in 2..100 {
+            let content = consumer.fetch(n);
+            assert!(content.is_some(), "segment {n} does not come");
+        }
+    }
+}
+
+impl Consumer {
+    /// Waits for an Interest of the node below `/theirs`; returns its name and PIT token.
+    fn is_asked(&self) -> (Name, Vec<u8>) {
+        self.sockets[0].set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut buffer = [0; 9_000];
+        loop {
+            let len = self.sockets[0].recv(&mut buffer).expect("an Interest of the node");
+            let Ok(lp) = LpPacket::decode(&buffer[..len]) else { continue };
+            if let Some(Ok(Packet::Interest(asked))) = lp.fragment.map(Packet::decode)
+                && asked.name().to_string().starts_with("/theirs/")
+            {
+                return (asked.name().to_name(), lp.pit_token.unwrap_or_default().to_vec());
+            }
+        }
+    }
+
+    /// Sends Data of this name with this PIT token.
+    fn answers(&self, name: &Name, token: &[u8]) {
+        let (mut data, mut frame) = (Vec::new(), Vec::new());
+        DataBuilder::new(name.as_ref())
+            .signature(SignatureType::DIGEST_SHA256, None)
+            .encode(&mut data, b"theirs", |signed, value| value.extend(sha256(signed)))
+            .unwrap();
+        let lp = LpPacket { pit_token: Some(token), fragment: Some(&data), ..LpPacket::default() };
+        lp.encode(&mut frame);
+        self.sockets[0].send_to(&frame, self.at).unwrap();
+    }
+}
+
+/// A neighbour that answers no probe proves its address by Data for an Interest of the node: the PIT token comes back.
+#[test]
+fn an_answer_with_our_pit_token_proves_the_address() {
+    let dir = tempfile::tempdir().unwrap();
+    for (ip, prove) in untrusted_addresses() {
+        let home = dir.path().join(ip.to_string());
+        // The node asks every face, without a route that an operator has made.
+        let search = "[[node.strategy]]\nprefix = \"/theirs\"\n\
+                      strategy = \"/localhost/nfd/strategy/self-learning\"";
+        let settings = format!("{prove}\nudp_unproven_bytes = 0\n{search}");
+        let publisher = Publisher::start(&home, ip, &settings);
+        let mut consumer = Consumer::of(&publisher.node);
+        let at = publisher.node.at("unix");
+        for (n, is_ours) in [(1, false), (2, true)] {
+            // Three bytes for one are no segment, but they are an Interest of the node.
+            assert!((0..5).all(|more| consumer.ask(0, 5 * n + more).is_none()));
+            let name = format!("/theirs/{n}");
+            let output = std::thread::scope(|scope| {
+                let peek = scope.spawn(|| run(&home, &["ndn", "peek", &name, "-p", "--at", at]));
+                let (name, mut token) = consumer.is_asked();
+                assert_eq!(token.len(), 6, "an Interest to such an address has a token");
+                token[5] ^= u8::from(!is_ours);
+                consumer.answers(&name, &token);
+                peek.join().unwrap()
+            });
+            assert_exit(&output, 0);
+            assert_eq!(output.stdout, b"theirs");
+        }
+        for n in 20..100 {
             let content = consumer.fetch(n);
             assert!(content.is_some(), "segment {n} does not come");
         }

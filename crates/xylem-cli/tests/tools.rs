@@ -395,6 +395,24 @@ fn ctl_shows_and_changes_the_node() {
     let route = event(&routes, "route");
     assert_eq!((route["face"].as_u64(), route["cost"].as_u64()), (Some(face), Some(7)));
     assert_eq!(route["origin"], 255);
+    for (filter, found) in [
+        (&["--next-hop", "udp://127.0.0.1:9"][..], true),
+        (&["--next-hop", &number, "--origin", "255"], true),
+        (&["/r/a", "--origin", "255"], true),
+        (&["--origin", "0"], false),
+        (&["--next-hop", "1"], false),
+    ] {
+        let listed = ctl(&[&["route", "list"], filter].concat());
+        let is_it = |row: &Value| row["prefix"] == "/r/a";
+        assert_eq!(listed.iter().any(is_it), found, "{filter:?}: {listed:?}");
+    }
+    for uri in ["udp4://127.0.0.1:0", "tcp4://127.0.0.1:0", "ws://127.0.0.1:0"] {
+        for command in [&["face", "create", uri][..], &["route", "add", "/r/b", uri]] {
+            let refused = run(dir, &[&["ndn", "ctl"], command, &["--at", at]].concat());
+            assert_exit(&refused, 2);
+            assert!(stderr(&refused).contains("406 port 0"), "{uri}: {}", stderr(&refused));
+        }
+    }
     let fib = ctl(&["fib", "list"]);
     assert!(
         fib.iter().any(|e| e["prefix"] == "/r/a" && e["face"].as_u64() == Some(face)),

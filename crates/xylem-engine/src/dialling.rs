@@ -124,7 +124,13 @@ impl Engine {
     /// A group is not dialled: its face was made when it was joined.
     fn face_of_group(&self, group: SocketAddr) -> io::Result<FaceId> {
         let is_it = |face: &EngineFace| match face.transport {
-            Transport::Multicast(number) => self.net.multicast[number].group() == group,
+            Transport::Multicast(number) => {
+                let joined = self.net.multicast[number].group();
+                // Without an interface any of them will do.
+                let is_there = matches!((joined, group), (SocketAddr::V6(joined), SocketAddr::V6(wanted))
+                    if wanted.scope_id() == 0 && joined.ip() == wanted.ip());
+                joined == group || (is_there && joined.port() == group.port())
+            }
             _ => false,
         };
         let found = self.net.faces.iter().find(|(_, face)| is_it(face)).map(|(id, _)| id);

@@ -90,8 +90,17 @@ impl Outlet for Dispatch<'_> {
             pending.push_back(EngineEvent::Packet { from, packet, nack: out.nack, marked });
             return;
         }
+        // An answer brings the token back, which proves the address that it came from.
+        let token = match &mut face.transport {
+            Transport::Udp { unproven: Some(unproven), .. }
+                if out.nack.is_none() && !is_data(out.packet) =>
+            {
+                unproven.token(|| xylem_base::random().ok())
+            }
+            _ => None,
+        };
         let headers = LinkHeaders {
-            pit_token: out.pit_token,
+            pit_token: out.pit_token.or(token.as_ref().map(|token| &token[..])),
             nack: out.nack,
             congestion_mark: out.congestion_mark,
             incoming_face_id: out.incoming_face.map(|face| face.0),

@@ -1,7 +1,7 @@
 //! Listening sockets, and the faces made from what arrives at them.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use mio::Interest;
 use mio::net::{TcpListener, TcpStream};
 use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
-use xylem_mgmt::{Carrier, FaceUri, Persistency};
+use xylem_mgmt::{Carrier, FaceUri, Persistency, UriAuthority, UriHost};
 use xylem_packet::NameRef;
 use xylem_peers::admission::{self, FaceKind};
 use xylem_peers::reachable::{FaceAddress, PeerAddress, endpoint};
@@ -229,20 +229,50 @@ impl Engine {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Joins a multicast group on the interface with this address, and makes one face for it.
-    pub fn join(&mut self, group: SocketAddrV4, interface: Ipv4Addr) -> io::Result<FaceId> {
+    /// Joins a multicast group on the interface with this address, and makes one face for it, with this type of link.
+    pub fn join(
+        &mut self,
+        group: SocketAddrV4,
+        interface: Ipv4Addr,
+        link_type: LinkType,
+    ) -> io::Result<FaceId> {
+        let far = FaceUri::Udp(endpoint(group.into()));
+        let multicast = Multicast::join(group, interface)?;
+        self.add_group(multicast, far, interface.into(), link_type)
+    }
+
+    /// Joins a multicast group on the interface of this number and name, which has this link-local address, and makes one
+    /// face for it, with this type of link.
+    pub fn join_v6(
+        &mut self,
+        group: SocketAddrV6,
+        (index, name): (u32, &str),
+        interface: Ipv6Addr,
+        link_type: LinkType,
+    ) -> io::Result<FaceId> {
+        let host = UriHost::Zoned(*group.ip(), name.to_owned());
+        let far = FaceUri::Udp(UriAuthority { host, port: group.port() });
+        let multicast = Multicast::join_v6(group, index, interface)?;
+        self.add_group(multicast, far, interface.into(), link_type)
+    }
+
+    fn add_group(
+        &mut self,
+        mut multicast: Multicast,
+        far: FaceUri,
+        interface: IpAddr,
+        link_type: LinkType,
+    ) -> io::Result<FaceId> {
         let net = &mut self.net;
-        let mut multicast = Multicast::join(group, interface)?;
         let number = net.multicast.len();
         let token = net.token(PollSource::Multicast(number));
         multicast.register(&net.poll, token)?;
         let local = multicast.local();
         net.multicast.push(multicast);
-        let far = FaceUri::Udp(endpoint(group.into()));
         let address = FaceAddress::Group(far.clone(), interface);
         let here = FaceUri::Udp(endpoint(local));
         let mut face = EngineFace::new(Transport::Multicast(number), address, far, here);
-        face.link_type = LinkType::MultiAccess;
+        face.link_type = link_type;
         face.persistency = Persistency::Permanent;
         face.came_up = true;
         Ok(self.add_face(face))

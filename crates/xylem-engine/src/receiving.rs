@@ -308,6 +308,14 @@ impl Engine {
         {
             return self.proven(from);
         }
+        // The forwarder decides whether such Data or Nacks were requested.
+        let is_proof = match &face.transport {
+            Transport::Udp { unproven: Some(unproven), .. } => {
+                unproven.is_token(headers.pit_token)
+                    && (headers.nack.is_some() || is_data(received.packet))
+            }
+            _ => false,
+        };
         let mut token = [0; MAX_PIT_TOKEN];
         let token = headers.pit_token.and_then(|t| {
             let mine = token.get_mut(..t.len())?;
@@ -345,6 +353,9 @@ impl Engine {
                 _ => FaceStanding::Heard,
             };
             net.admission.raise(seat, standing);
+        }
+        if is_proof && outcome.is_ok() {
+            self.proven(from);
         }
     }
 

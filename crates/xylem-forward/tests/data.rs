@@ -4,7 +4,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{What, World, data, data_with, interest, interest_with, link, name, with_token};
-use xylem_forward::DropReason;
+use xylem_forward::{CsSettings, DropReason};
 use xylem_packet::{Component, Data};
 
 #[test]
@@ -210,7 +210,7 @@ fn the_least_recently_used_goes_first_and_bytes_are_bounded() {
     for (n, what) in [(0, What::Data), (1, What::Interest), (2, What::Data), (3, What::Data)] {
         assert_eq!(w.ok(app, &interest(&format!("/x/seg={n}"), 10 + n))[0].what, what, "seg={n}");
     }
-    // A newer Data of the same name replaces the old one.
+    // Of two Data of one name the newer one answers.
     let newer = data_with("/x/seg=0", &[1; 500], 0);
     let fresh = interest_with("/x/seg=0", 20, |i| i.must_be_fresh(true));
     assert_eq!(w.ok(app, &fresh)[0].what, What::Interest);
@@ -223,4 +223,109 @@ fn the_least_recently_used_goes_first_and_bytes_are_bounded() {
     w.ok(app, &interest("/large", 22));
     w.ok(up, &large);
     assert_eq!(w.forwarder.cs().packets, 3);
+}
+
+/// A packet as the naive store below has it.
+struct Held {
+    uri: &'static str,
+    packet: Bytes,
+    fresh_until: u64,
+    arrived: usize,
+}
+
+/// A content store as its specification describes it: a list, the least recently used first.
+#[derive(Default)]
+struct NaiveStore {
+    held: Vec<Held>,
+    arrivals: usize,
+}
+
+impl NaiveStore {
+    fn insert(&mut self, now: u64, uri: &'static str, packet: Bytes, freshness: u64) {
+        let same = self.held.iter().position(|held| held.packet == packet);
+        let of_name = self.held.iter().enumerate().filter(|(_, held)| held.uri == uri);
+        let oldest = of_name.clone().min_by_key(|(_, held)| held.arrived).map(|(at, _)| at);
+        if let Some(at) = same.or(oldest.filter(|_| of_name.count() == 4)) {
+            self.held.remove(at);
+        } else if self.held.len() == CAPACITY {
+            self.held.remove(0);
+        }
+        self.arrivals += 1;
+        self.held.push(Held { uri, packet, fresh_until: now + freshness, arrived: self.arrivals });
+    }
+
+    fn find(&mut self, fits: impl Fn(&Held) -> bool) -> Option<Bytes> {
+        let fitting = self.held.iter().enumerate().filter(|(_, held)| fits(held));
+        let (at, _) = fitting.max_by_key(|(_, held)| held.arrived)?;
+        let found = self.held.remove(at);
+        let packet = found.packet.clone();
+        self.held.push(found);
+        Some(packet)
+    }
+}
+
+/// Packets that the store of the next test has room for.
+const CAPACITY: usize = 7;
+
+proptest::proptest! {
+    /// Several Data of one name, which an Interest may tell apart by their digests.
+    #[test]
+    fn the_content_store_agrees_with_a_naive_one(
+        steps in proptest::collection::vec((0..8_u8, 0..3_usize, 0..7_u8), 1..120),
+    ) {
+        const NAMES: [&str; 3] = ["/a", "/a/b", "/c"];
+        const FRESHNESS: u64 = 10_000;
+        let mut w = World::new(|config| {
+            (config.cs_capacity_bytes, config.cs_capacity_packets) = (1 << 20, CAPACITY);
+        });
+        let (app, up) = (w.local(), w.remote());
+        w.route("/", up, 0);
+        let (mut naive, mut now) = (NaiveStore::default(), 0);
+        for (nonce, (what, uri, number)) in (1..).zip(steps) {
+            let uri = NAMES[uri];
+            let freshness = if number % 2 == 0 { FRESHNESS } else { 0 };
+            let packet = data_with(uri, &[number], freshness);
+            let digest = Data::decode(&packet).unwrap().implicit_digest();
+            let full = name(uri).child(Component::implicit_digest(&digest)).to_string();
+            let (asked, found) = match what {
+                0..4 => {
+                    // The content store does not answer, so that the Data comes from the producer.
+                    let serve = |serve| CsSettings { serve: Some(serve), ..Default::default() };
+                    w.forwarder.configure_cs(serve(false));
+                    w.ok(app, &interest(uri, nonce));
+                    w.ok(up, &packet);
+                    w.forwarder.configure_cs(serve(true));
+                    naive.insert(now, uri, packet, freshness);
+                    proptest::prop_assert_eq!(w.forwarder.cs().packets, naive.held.len());
+                    continue;
+                }
+                4 => (interest(uri, nonce), naive.find(|held| held.uri == uri)),
+                5 => (
+                    interest_with(uri, nonce, |i| i.must_be_fresh(true)),
+                    naive.find(|held| held.uri == uri && now < held.fresh_until),
+                ),
+                6 => (interest(&full, nonce), naive.find(|held| held.packet == packet)),
+                _ => {
+                    let limit = u64::from(number);
+                    let under = |held: &Held| held.uri.starts_with(uri);
+                    let there = naive.held.iter().filter(|held| under(held)).count() as u64;
+                    let all = limit >= there;
+                    if all {
+                        naive.held.retain(|held| !under(held));
+                        let erased = w.forwarder.erase_cs(name(uri).as_ref(), Some(limit));
+                        proptest::prop_assert_eq!(erased, there);
+                    }
+                    continue;
+                }
+            };
+            let (_, sent) = w.raw(app, &asked);
+            let answer = (sent[0].to == app).then(|| Bytes::from(sent[0].packet.clone()));
+            proptest::prop_assert_eq!(answer.as_ref(), found.as_ref());
+            if answer.is_none() {
+                // The Interest ends.
+                w.pass(4_100);
+                now += 4_100;
+            }
+        }
+    }
 }

@@ -106,6 +106,23 @@ pub enum FaceUri {
     Ether([u8; 6]),
 }
 
+impl FaceUri {
+    /// Returns the UDP or TCP port; `None` for what has none. 0 stands for any free port at this end, and for none of
+    /// another machine.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        match self {
+            Self::Udp(at)
+            | Self::Tcp(at)
+            | Self::WebSocket(at)
+            | Self::WebSocketClient(at)
+            | Self::Xylem(at)
+            | Self::Carried(_, at) => Some(at.port),
+            _ => None,
+        }
+    }
+}
+
 /// Reasons for which a text is no FaceUri.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

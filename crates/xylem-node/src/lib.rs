@@ -43,7 +43,8 @@ pub use follow::{Asked, VersionDialer, follow, newest};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
 pub use node::{
-    MULTICAST_GROUP, NodeConfig, NodeError, NodeRole, NodeRoute, RelayOptions, run_node,
+    MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeError, NodeRole, NodeRoute, RelayOptions,
+    run_node,
 };
 pub use peers::HostError;
 pub use reaching::{news, to_dial};

@@ -1,11 +1,11 @@
-//! One NDN multicast group on one interface (UDP over IPv4).
+//! One NDN multicast group on one interface (UDP over IPv4 or IPv6).
 //!
 //! Packets of the group arrive on a socket that is bound to its port. Packets to the group leave from a socket with a
 //! port of its own. So this node recognizes its own packets when they come back, and other nodes on the same machine
 //! receive them.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 use mio::{Poll, Token};
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
@@ -17,7 +17,7 @@ pub struct Multicast {
     /// The socket that receives the group's packets.
     pub receiver: Udp,
     says: Udp,
-    group: SocketAddrV4,
+    group: SocketAddr,
 }
 
 impl Multicast {
@@ -45,7 +45,35 @@ impl Multicast {
         Ok(Self {
             receiver: Udp::from_socket(hears, Oversize::Fragment)?,
             says: Udp::from_socket(says, Oversize::Fragment)?,
-            group,
+            group: group.into(),
+        })
+    }
+
+    /// Joins `group` on the interface of this number, which has the link-local address `address`.
+    ///
+    /// # Errors
+    /// No such interface, or it carries no multicast.
+    pub fn join_v6(group: SocketAddrV6, index: u32, address: Ipv6Addr) -> io::Result<Self> {
+        let group = SocketAddrV6::new(*group.ip(), group.port(), 0, index);
+        let hears = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
+        hears.set_only_v6(true)?;
+        hears.set_reuse_address(true)?;
+        hears.set_nonblocking(true)?;
+        let at = if cfg!(windows) { Ipv6Addr::UNSPECIFIED } else { *group.ip() };
+        hears.bind(&SockAddr::from(SocketAddrV6::new(at, group.port(), 0, index)))?;
+        hears.join_multicast_v6(group.ip(), index)?;
+
+        let says = Socket::new(Domain::IPV6, Type::DGRAM, Some(Protocol::UDP))?;
+        says.set_only_v6(true)?;
+        says.set_nonblocking(true)?;
+        says.set_multicast_if_v6(index)?;
+        says.set_multicast_loop_v6(true)?;
+        says.set_multicast_hops_v6(1)?;
+        says.bind(&SockAddr::from(SocketAddrV6::new(address, 0, 0, index)))?;
+        Ok(Self {
+            receiver: Udp::from_socket(hears, Oversize::Fragment)?,
+            says: Udp::from_socket(says, Oversize::Fragment)?,
+            group: group.into(),
         })
     }
 
@@ -59,9 +87,9 @@ impl Multicast {
         self.says.local()
     }
 
-    /// The group.
+    /// The group; over IPv6 with the number of its interface.
     pub fn group(&self) -> SocketAddr {
-        self.group.into()
+        self.group
     }
 
     /// Sends one frame to the group.

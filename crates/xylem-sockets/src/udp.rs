@@ -356,6 +356,7 @@ fn allow_fragments(io: &mio::net::UdpSocket, address: SocketAddr) -> io::Result<
         }
         SocketAddr::V6(_) => {
             sockopt::set_ipv6_mtu_discover(io, sockopt::Ipv6PathMtuDiscovery::DONT)?;
+            nix::sys::socket::setsockopt(io, nix::sys::socket::sockopt::Ipv6DontFrag, &false)?;
         }
     }
     Ok(())
@@ -382,6 +383,17 @@ mod tests {
             socket.receive(each).expect("receives");
         }
         got
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn packets_are_fragmented_over_ipv6_and_datagrams_of_links_are_not() {
+        use nix::sys::socket::{getsockopt, sockopt::Ipv6DontFrag};
+        for (oversize, is_whole) in [(Oversize::Fragment, false), (Oversize::Lose, true)] {
+            let any = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0));
+            let Ok(socket) = Udp::bind(any, oversize) else { return };
+            assert_eq!(getsockopt(&socket.io, Ipv6DontFrag), Ok(is_whole), "{oversize:?}");
+        }
     }
 
     #[test]

@@ -170,11 +170,8 @@ enum PersistencyArg {
 
 #[derive(Debug, Subcommand)]
 enum RouteCommand {
-    /// Shows all routes, or those of one prefix
-    List {
-        /// This prefix only
-        prefix: Option<Name>,
-    },
+    /// Shows all routes, or some of them
+    List(RouteList),
     /// Adds a route, or changes it
     Add(RouteAdd),
     /// Removes a route
@@ -187,6 +184,21 @@ enum RouteCommand {
         #[arg(long, value_name = "N", default_value = "255")]
         origin: u64,
     },
+}
+
+/// Which routes to show: those that fit all of these.
+#[derive(Debug, Default, Args)]
+struct RouteList {
+    /// Only routes of this prefix
+    prefix: Option<Name>,
+
+    /// Only routes to this face: a number, or the URI of the remote end
+    #[arg(long, value_name = "FACE")]
+    next_hop: Option<NextHopArg>,
+
+    /// Only routes of this origin: 255 is a person, 0 a program
+    #[arg(long, value_name = "N")]
+    origin: Option<u64>,
 }
 
 #[derive(Debug, Args)]
@@ -347,9 +359,7 @@ pub(crate) fn run(args: CtlArgs, common: &Common, out: &mut Out) -> Result<Exit,
             change::destroy_face(manager, &face, out)
         }
         CtlCommand::Channel(ChannelCommand::List) => show::channels(manager, out),
-        CtlCommand::Route(RouteCommand::List { prefix }) => {
-            show::routes(manager, prefix.as_ref(), out)
-        }
+        CtlCommand::Route(RouteCommand::List(which)) => show::routes(manager, &which, out),
         CtlCommand::Route(RouteCommand::Add(route)) => change::add_route(manager, route, out),
         CtlCommand::Route(RouteCommand::Remove { prefix, next_hop, origin }) => {
             change::remove_route(manager, prefix, &next_hop, origin, out)

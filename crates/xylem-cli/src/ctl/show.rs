@@ -1,7 +1,7 @@
 //! Prints the state of a forwarder: one text row per line, or one JSON object.
 
 use super::change::canonical;
-use super::{FaceList, Manager, NextHopArg};
+use super::{FaceList, Manager, NextHopArg, RouteList};
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
 use crate::output::text::{bytes, duration};
@@ -53,7 +53,7 @@ pub(super) fn report(manager: &mut Manager<'_>, out: &mut Out) -> Shown {
         ("Status", status),
         ("Channels", channels),
         ("Faces", |manager, out| faces(manager, FaceList::default(), out)),
-        ("Routes", |manager, out| routes(manager, None, out)),
+        ("Routes", |manager, out| routes(manager, &RouteList::default(), out)),
         ("FIB", fib),
         ("Content store", cs),
         ("Strategies", strategies),
@@ -143,11 +143,17 @@ pub(super) fn persistency(number: u64) -> &'static str {
     }
 }
 
-pub(super) fn routes(manager: &mut Manager<'_>, prefix: Option<&Name>, out: &mut Out) -> Shown {
+pub(super) fn routes(manager: &mut Manager<'_>, which: &RouteList, out: &mut Out) -> Shown {
+    let next_hop = which.next_hop.as_ref().map(|face| face.number(manager)).transpose()?;
     let found = manager.rib()?;
+    let prefix = which.prefix.as_ref();
+    let is_wanted = |route: &&RibRoute| {
+        next_hop.is_none_or(|face| face == route.face_id)
+            && which.origin.is_none_or(|origin| origin == route.origin)
+    };
     for entry in found.iter().filter(|entry| prefix.is_none_or(|p| *p == entry.name)) {
         let name = entry.name.to_string();
-        for route in &entry.routes {
+        for route in entry.routes.iter().filter(is_wanted) {
             let row = RouteRow::of(&name, route);
             if out.is_json() {
                 out.json(&row)?;

@@ -6,6 +6,9 @@
 //!
 //! A tree has a node for every prefix of the packets' names ([`tree`]). An Interest with CanBePrefix is looked up from
 //! its node down to a packet, newest arrivals first.
+//!
+//! Different packets of one name are chained, the newest first: an Interest may name one of them by its implicit digest.
+//! Of a chain, each packet has the beginning of its digest, so that a lookup hashes one of them at most.
 
 pub(crate) mod packet;
 pub(crate) mod tree;
@@ -23,6 +26,8 @@ use tree::NameTree;
 
 /// Maximum number of nodes visited for a CanBePrefix lookup.
 const MAX_VISITS: usize = 64;
+/// Different packets of one name that are held, the newest.
+const MAX_OF_NAME: usize = 4;
 /// Approximate overhead of an allocation in bytes.
 const ALLOCATION: usize = 16;
 
@@ -58,6 +63,11 @@ pub(crate) enum CsLookup<'a> {
 /// Bytes of an entry besides its packet and nodes.
 fn entry_cost<S: Storage>() -> usize {
     size_of::<SlabPlace<CsEntry<S::Packet>>>() + ALLOCATION
+}
+
+/// The beginning of an implicit digest, which tells packets of one name apart; 0 if it is not known.
+fn digest_start(digest: &[u8]) -> u32 {
+    digest.first_chunk().map_or(0, |start| u32::from_le_bytes(*start))
 }
 
 /// The name to look up in the second level, and whether it may be a prefix. A digest at the end is compared afterwards.
@@ -144,8 +154,12 @@ impl<S: Storage> ContentStore<S> {
         if cost + nodes > self.info.capacity_bytes {
             return;
         }
-        if let Some(old) = self.find_exact(data.name(), hashes.whole()) {
-            self.remove(old);
+        let held = self.find_exact(data.name(), hashes.whole());
+        let fresh_until = now.saturating_add(data.meta().freshness_ms.saturating_mul(1000));
+        if let Some(first) = held
+            && self.has_renewed(first, data.wire(), fresh_until)
+        {
+            return;
         }
         while self.oldest != NONE
             && (self.bytes() + cost > self.info.capacity_bytes
@@ -154,7 +168,13 @@ impl<S: Storage> ContentStore<S> {
             self.evict();
         }
         let Some(id) = self.place(data) else { return };
-        let Some(leaf) = self.find_or_make_leaf(data.name(), hashes) else {
+        // Making room may have removed the others of this name.
+        let held = held.and_then(|_| self.find_exact(data.name(), hashes.whole()));
+        let leaf = match held {
+            Some(first) => Some(self.chain_before(id, first)),
+            None => self.find_or_make_leaf(data.name(), hashes),
+        };
+        let Some(leaf) = leaf else {
             self.entries.release(id);
             return;
         };
@@ -163,13 +183,66 @@ impl<S: Storage> ContentStore<S> {
         let entry = self.entries.get_mut(id);
         // A packet has at most 8800 bytes.
         (entry.name_start, entry.name_len) = (range.start as u16, range.len() as u16);
-        entry.fresh_until = now.saturating_add(data.meta().freshness_ms.saturating_mul(1000));
-        entry.node = leaf;
+        (entry.fresh_until, entry.node) = (fresh_until, leaf);
         self.info.bytes += cost;
         self.put_newest(id);
         while self.is_over() {
             self.evict();
         }
+    }
+
+    /// Looks for this very packet among those of its name, from the first one on. If it is held, it counts as arrived
+    /// again. If not, and there are as many as may be, the oldest is removed.
+    #[cold]
+    fn has_renewed(&mut self, first: u32, wire: &[u8], fresh_until: u64) -> bool {
+        let same = |id: &u32| self.entries.get(*id).packet.as_slice() == wire;
+        let Some(id) = self.entries.chain(first).find(same) else {
+            let last = self.entries.chain(first).nth(MAX_OF_NAME - 1);
+            if let Some(last) = last {
+                self.remove(last);
+            }
+            return false;
+        };
+        let node = self.entries.get(id).node;
+        if id != first {
+            self.unchain(node, id);
+            self.entries.set_next(id, first);
+            self.tree.set_packet(node, id);
+        }
+        self.tree.move_to_front(node);
+        self.entries.get_mut(id).fresh_until = fresh_until;
+        self.take_out(id);
+        self.put_newest(id);
+        true
+    }
+
+    /// Chains a new packet before the others of its name. Returns their node.
+    fn chain_before(&mut self, id: u32, first: u32) -> u32 {
+        self.entries.set_next(id, first);
+        let mut at = id;
+        while at != NONE {
+            let entry = self.entries.get_mut(at);
+            if entry.digest_start == 0 {
+                entry.digest_start = digest_start(&sha256(entry.packet.as_slice()));
+            }
+            at = self.entries.next(at);
+        }
+        let node = self.entries.get(first).node;
+        self.tree.move_to_front(node);
+        node
+    }
+
+    /// Takes a packet out of the chain of its name, which has others.
+    fn unchain(&mut self, node: u32, id: u32) {
+        let next = self.entries.next(id);
+        let before = self.tree.packet(node).and_then(|first| {
+            self.entries.chain(first).find(|before| self.entries.next(*before) == id)
+        });
+        match before {
+            Some(before) => self.entries.set_next(before, next),
+            None => self.tree.set_packet(node, next),
+        }
+        self.entries.set_next(id, NONE);
     }
 
     /// The node for a packet of this name. Evicts packets if there are too few nodes.
@@ -197,7 +270,9 @@ impl<S: Storage> ContentStore<S> {
                 }
             },
         };
-        let packet = &mut self.entries.get_mut(id).packet;
+        let entry = self.entries.get_mut(id);
+        entry.digest_start = 0;
+        let packet = &mut entry.packet;
         packet.truncate(0);
         let kept = packet.extend(wire);
         packet.release_excess(wire.len());
@@ -242,12 +317,11 @@ impl<S: Storage> ContentStore<S> {
         let name = interest.name();
         let usable =
             |id: &u32| !interest.must_be_fresh() || now < self.entries.get(*id).fresh_until;
-        let mut found = self.find_exact(name, hashes.whole()).filter(usable);
+        let mut found = self.first_of(self.find_exact(name, hashes.whole()), usable);
         if found.is_none() && ends_with_digest(name) {
-            found = self
-                .find_exact(name.parent(), hashes.whole())
-                .filter(usable)
-                .filter(|id| self.has_full_name(*id, name));
+            let first = self.find_exact(name.parent(), hashes.whole());
+            let is_it = |id: &u32| usable(id) && self.has_full_name(*id, name);
+            found = self.first_of(first, is_it);
         }
         if found.is_none() && interest.can_be_prefix() {
             found = self.find_under(name, hashes, usable);
@@ -315,9 +389,23 @@ impl<S: Storage> ContentStore<S> {
         self.tree.packets(hash).find(|id| self.entries.get(*id).name() == name.value())
     }
 
+    /// The first of the packets of one name that fits.
+    #[inline]
+    fn first_of(&self, first: Option<u32>, fits: impl Fn(&u32) -> bool) -> Option<u32> {
+        let first = first?;
+        match fits(&first) {
+            true => Some(first),
+            false => self.entries.chain(self.entries.next(first)).find(fits),
+        }
+    }
+
     fn has_full_name(&self, id: u32, full_name: NameRef<'_>) -> bool {
-        let digest = sha256(self.entries.get(id).packet.as_slice());
-        full_name.last() == Some(Component::implicit_digest(&digest))
+        let entry = self.entries.get(id);
+        let Some(wanted) = full_name.last() else { return false };
+        if entry.digest_start != 0 && entry.digest_start != digest_start(wanted.value()) {
+            return false;
+        }
+        wanted == Component::implicit_digest(&sha256(entry.packet.as_slice()))
     }
 
     fn is_under(&self, id: u32, prefix: NameRef<'_>) -> bool {
@@ -335,7 +423,7 @@ impl<S: Storage> ContentStore<S> {
         let mut at = Some(top);
         for _ in 0..MAX_VISITS {
             let node = at?;
-            let packet = self.tree.packet(node).filter(&usable);
+            let packet = self.first_of(self.tree.packet(node), &usable);
             if let Some(id) = packet.filter(|id| self.is_under(*id, name)) {
                 return Some(id);
             }
@@ -355,8 +443,11 @@ impl<S: Storage> ContentStore<S> {
         {
             // The next node survives the removal, because it leads to another packet.
             at = self.tree.following(node, top);
-            let packet = self.tree.packet(node);
-            if let Some(id) = packet.filter(|id| self.is_under(*id, prefix)) {
+            let mut packet = self.tree.packet(node).filter(|id| self.is_under(*id, prefix));
+            while let Some(id) = packet
+                && erased < limit
+            {
+                packet = Some(self.entries.next(id)).filter(|next| *next != NONE);
                 self.remove(id);
                 erased += 1;
             }
@@ -385,8 +476,12 @@ impl<S: Storage> ContentStore<S> {
         let entry = self.entries.get(id);
         let node = entry.node;
         self.info.bytes -= entry.packet.as_slice().len() + entry_cost::<S>();
+        if self.tree.packet(node) == Some(id) && self.entries.next(id) == NONE {
+            self.tree.remove_packet(node);
+        } else {
+            self.unchain(node, id);
+        }
         self.entries.release(id);
-        self.tree.remove_packet(node);
     }
 }
 

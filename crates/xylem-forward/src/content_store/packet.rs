@@ -15,6 +15,8 @@ pub struct CsEntry<P> {
     pub(super) newer: u32,
     pub(super) older: u32,
     pub(super) node: u32,
+    /// The beginning of its implicit digest; 0 while that was not needed.
+    pub(super) digest_start: u32,
 }
 
 impl<P: Default> Default for CsEntry<P> {
@@ -27,6 +29,7 @@ impl<P: Default> Default for CsEntry<P> {
             newer: NONE,
             older: NONE,
             node: NONE,
+            digest_start: 0,
         }
     }
 }

@@ -22,7 +22,7 @@ pub struct NameNode {
     first_child: u32,
     before: u32,
     after: u32,
-    /// The packet with exactly this name.
+    /// The packet with exactly this name, the newest of several.
     packet: u32,
     depth: u16,
 }
@@ -60,23 +60,23 @@ impl<N: Slots<TableSlot<NameNode>>, B: Flat<u32>> NameTree<N, B> {
         (name.len().min(MAX_DEPTH) + 1) * NODE_BYTES
     }
 
-    /// The packet with exactly the name of this node.
+    /// The packet with exactly the name of this node, the newest of several.
     pub(super) fn packet(&self, node: u32) -> Option<u32> {
         Some(self.nodes.get(node).packet).filter(|packet| *packet != NONE)
     }
 
-    /// The packets with whole names that have this hash.
+    /// The packets with whole names that have this hash, the newest of each name.
     #[inline]
     pub(super) fn packets(&self, hash: u64) -> impl Iterator<Item = u32> + '_ {
         self.nodes.with_hash(hash).filter_map(|node| self.packet(node))
     }
 
-    /// Sets the packet of a leaf that has none.
+    /// Sets the packet of a leaf, or the newest of several.
     pub(super) fn set_packet(&mut self, leaf: u32, packet: u32) {
         self.nodes.get_mut(leaf).packet = packet;
     }
 
-    /// Removes a packet from its node, and the nodes that lead to no packet any more.
+    /// Removes the only packet from its node, and the nodes that lead to no packet any more.
     pub(super) fn remove_packet(&mut self, node: u32) {
         self.nodes.get_mut(node).packet = NONE;
         self.prune(node);
@@ -148,7 +148,7 @@ impl<N: Slots<TableSlot<NameNode>>, B: Flat<u32>> NameTree<N, B> {
     }
 
     /// Moves a node, and those above it, before their siblings.
-    fn move_to_front(&mut self, mut node: u32) {
+    pub(super) fn move_to_front(&mut self, mut node: u32) {
         while node != NONE {
             let NameNode { parent, before, .. } = *self.nodes.get(node);
             if before != NONE {

@@ -256,8 +256,13 @@ pub(crate) fn an_implicit_digest_takes_the_right_data_and_only_it(dut: &mut impl
     dut.send(up, &wrong);
     assert_eq!(only(dut, a), Some(wrong));
     assert!(only(dut, up).is_some());
-    // It was replaced by another of its name.
+    // It is kept beside a newer one of its name, which answers if none is named.
     dut.send(b, &plain(&full, 4));
+    assert_eq!((only(dut, b), only(dut, up)), (Some(right), None));
+    dut.send(b, &plain("/x", 5));
+    assert_eq!((only(dut, b), only(dut, up)), (Some(data("/x", b"wrong", 0)), None));
+    let neither = name("/x").child(Component::implicit_digest(&[7; 32])).to_string();
+    dut.send(b, &plain(&neither, 6));
     assert_eq!((only(dut, b), only(dut, up).is_some()), (None, true));
 }
 

@@ -1,12 +1,12 @@
 //! [`NodeConfig`]: a node's settings. The command reads settings files, not this crate.
 
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_base::FileMedium;
-use xylem_forward::ForwardingStrategy;
+use xylem_forward::{ForwardingStrategy, LinkType};
 use xylem_mailbox::MailboxConfig;
 use xylem_packet::Name;
 use xylem_peers::admission::{Prove, UNPROVEN_BYTES};
@@ -14,6 +14,10 @@ use xylem_peers::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
 use super::error::NodeError;
 use super::relay::RelayOptions;
+
+/// Multicast group and port for NDN over IPv6, on one link; those of NFD.
+pub const MULTICAST_GROUP_V6: SocketAddrV6 =
+    SocketAddrV6::new(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 0x1234), 56_363, 0, 0);
 
 /// Multicast group and port for NDN, assigned by the IANA.
 pub const MULTICAST_GROUP: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(224, 0, 23, 170), 56_363);
@@ -27,10 +31,15 @@ pub struct NodeConfig {
     pub listen: Option<Vec<PeerUri>>,
     /// Faces that are made at the start and kept up.
     pub connect: Vec<PeerUri>,
-    /// Multicast group and port; `None`: no multicast.
+    /// Multicast group and port over IPv4; `None`: no such multicast.
     pub multicast: Option<SocketAddrV4>,
-    /// Addresses of the interfaces that take part in it; empty: all but loopback.
-    pub multicast_interfaces: Vec<Ipv4Addr>,
+    /// Multicast group and port over IPv6; `None`: no such multicast.
+    pub multicast_v6: Option<SocketAddrV6>,
+    /// Addresses of the interfaces that take part; empty: all but loopback.
+    pub multicast_interfaces: Vec<IpAddr>,
+    /// Whether all neighbours in a group receive each other (`MultiAccess`) or not (`AdHoc`: an Interest may go back
+    /// to where it came from).
+    pub multicast_link: LinkType,
     /// Permanent routes.
     pub routes: Vec<NodeRoute>,
     /// Strategies by prefix.
@@ -120,6 +129,8 @@ impl NodeConfig {
             listen: None,
             connect: Vec::new(),
             multicast: Some(MULTICAST_GROUP),
+            multicast_v6: None,
+            multicast_link: LinkType::MultiAccess,
             multicast_interfaces: Vec::new(),
             routes: Vec::new(),
             strategies: Vec::new(),
@@ -161,7 +172,7 @@ impl NodeConfig {
         self.role = NodeRole::Relay;
         self.listen = self.listen.map(links).filter(|listen: &Vec<_>| !listen.is_empty());
         self.relay.get_or_insert_with(RelayOptions::default);
-        self.multicast = None;
+        (self.multicast, self.multicast_v6) = (None, None);
         self.connect.clear();
         self.routes.clear();
         self.strategies.clear();

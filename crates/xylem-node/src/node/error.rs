@@ -1,7 +1,7 @@
 //! [`NodeError`]: why a node does not run.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddrV4};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use xylem_base::{Blame, Error, Failure};
@@ -39,9 +39,9 @@ pub enum NodeError {
     #[error("cannot join {group} on {interface}: {why}")]
     Multicast {
         /// The group.
-        group: SocketAddrV4,
+        group: SocketAddr,
         /// The interface's address.
-        interface: Ipv4Addr,
+        interface: IpAddr,
         /// The system's error.
         why: io::Error,
     },

@@ -212,6 +212,9 @@ fn peer_of(uri: &FaceUri, dialled: Option<&str>) -> Result<PeerAddress, CommandR
     if matches!(host, Some(UriHost::Name(_) | UriHost::Zoned(..))) {
         return Err(unacceptable("the host has to be an address"));
     }
+    if uri.port() == Some(0) {
+        return Err(unacceptable("port 0 is no port of another machine"));
+    }
     let peer = match (uri, dialled) {
         (FaceUri::Xylem(_) | FaceUri::Carried(..), Some(dialled)) => {
             dialled.parse().map_err(|e: PeerUriError| unacceptable(e))?

@@ -8,12 +8,13 @@ mod error;
 mod host;
 mod relay;
 
-pub use config::{MULTICAST_GROUP, NodeConfig, NodeRole, NodeRoute};
+pub use config::{MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRole, NodeRoute};
 pub use error::NodeError;
 pub use relay::RelayOptions;
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use xylem_link::{Endpoint, Level, StaticKey};
 use xylem_mailbox::MailStore;
 use xylem_mgmt::{CommandTrust, FaceUri, Management, ManagementConfig, Persistency};
 use xylem_packet::{Component, Interest, Name};
-use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri, endpoint};
+use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri};
 use xylem_peers::{command_times, relay_clients};
 use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 
@@ -167,31 +168,58 @@ impl NodeSetup {
         Ok(())
     }
 
-    /// Joins the multicast group on each interface. Failure is an error only for interfaces that the settings name:
+    /// Joins the multicast groups on each interface. Failure is an error only for interfaces that the settings name:
     /// others come and go with the machine's networks.
     fn join_multicast(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
-        let Some(group) = self.config.multicast else { return Ok(()) };
-        let named = !self.config.multicast_interfaces.is_empty();
-        let interfaces = match named {
-            true => self.config.multicast_interfaces.clone(),
-            false => interfaces(),
-        };
-        for interface in interfaces {
-            match self.engine.join(group, interface) {
-                Ok(_) => {
-                    let uri = FaceUri::Udp(endpoint(group.into()));
-                    on_event(Event::Listening { uri: FaceAddress::Group(uri, interface) });
-                }
-                Err(why) => {
-                    let error = NodeError::Multicast { group, interface, why };
-                    if named {
-                        return Err(error);
-                    }
-                    on_event(Event::warning(error.to_string()));
-                }
+        let link_type = self.config.multicast_link;
+        let named = self.config.multicast_interfaces.clone();
+        if let Some(group) = self.config.multicast {
+            let v4 = |address: &IpAddr| match address {
+                IpAddr::V4(address) => Some(*address),
+                IpAddr::V6(_) => None,
+            };
+            let interfaces = match named.is_empty() {
+                true => interfaces(),
+                false => named.iter().filter_map(v4).collect(),
+            };
+            for interface in interfaces {
+                let joined = self.engine.join(group, interface, link_type);
+                self.tell_joined(joined, group.into(), interface.into(), on_event)?;
+            }
+        }
+        if let Some(group) = self.config.multicast_v6 {
+            for LinkLocal { index, name, address } in link_local(&named) {
+                let group = SocketAddrV6::new(*group.ip(), group.port(), 0, index);
+                let joined = self.engine.join_v6(group, (index, &name), address, link_type);
+                self.tell_joined(joined, group.into(), address.into(), on_event)?;
             }
         }
         Ok(())
+    }
+
+    fn tell_joined(
+        &self,
+        joined: io::Result<FaceId>,
+        group: SocketAddr,
+        interface: IpAddr,
+        on_event: &mut dyn FnMut(Event),
+    ) -> Result<(), NodeError> {
+        match joined {
+            Ok(face) => {
+                let uri = self.engine.faces().find(|(id, _)| *id == face);
+                let uri = uri.map_or(FaceUri::Null, |(_, face)| face.remote.clone());
+                on_event(Event::Listening { uri: FaceAddress::Group(uri, interface) });
+                Ok(())
+            }
+            Err(why) => {
+                let error = NodeError::Multicast { group, interface, why };
+                if !self.config.multicast_interfaces.is_empty() {
+                    return Err(error);
+                }
+                on_event(Event::warning(error.to_string()));
+                Ok(())
+            }
+        }
     }
 
     /// Makes the faces, routes and strategies of the settings.
@@ -408,6 +436,34 @@ fn management_settings(
         settings.localhop = Some(anchors()?);
     }
     Ok(settings)
+}
+
+/// An interface with its number, its name and its link-local address.
+struct LinkLocal {
+    index: u32,
+    name: String,
+    address: Ipv6Addr,
+}
+
+/// The interfaces with a link-local IPv6 address: those that have one of these addresses, or all but loopback if there are
+/// none.
+fn link_local(named: &[IpAddr]) -> Vec<LinkLocal> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let takes_part = |name: &str| {
+        let has = |address: &IpAddr| all.iter().any(|of| of.name == name && of.ip() == *address);
+        named.is_empty() || named.iter().any(has)
+    };
+    let mut found: Vec<LinkLocal> = Vec::new();
+    for interface in &all {
+        if let (IpAddr::V6(address), Some(index)) = (interface.ip(), interface.index)
+            && address.is_unicast_link_local()
+            && takes_part(&interface.name)
+            && found.iter().all(|other| other.index != index)
+        {
+            found.push(LinkLocal { index, name: interface.name.clone(), address });
+        }
+    }
+    found
 }
 
 /// IPv4 addresses of this machine, one for each interface but loopback.

@@ -350,3 +350,17 @@ fn only_interests_open_a_face() {
         assert!(!opens(&interest[..cut]));
     }
 }
+
+#[test]
+fn a_pit_token_is_known_to_the_receiver_of_our_interests_alone() {
+    let mut unproven = UnprovenAddress::default();
+    assert!(!unproven.is_token(None) && !unproven.is_token(Some(&[])), "no Interest was sent");
+    assert_eq!(unproven.token(|| None), None, "the system has no randomness");
+    assert_eq!(unproven.token(|| Some([3; 6])), Some([3; 6]));
+    assert_eq!(unproven.token(|| Some([4; 6])), Some([3; 6]), "it stays the same");
+    assert!(unproven.is_token(Some(&[3; 6])));
+    for other in [&[3; 5][..], &[3; 7], &[4; 6], &[]] {
+        assert!(!unproven.is_token(Some(other)), "{other:?}");
+    }
+    assert!(!unproven.is_token(None));
+}

@@ -2,7 +2,8 @@
 //!
 //! Answers to a forged sender address go to a victim. Such an address is therefore sent at most three bytes for each
 //! byte that came from it, what [`super::UnprovenAllowance`] grants beyond that, and a probe that only its receiver can
-//! answer: an Interest with a random name. A forwarder with Nacks returns it as one, as do programs of xylem. Frames that
+//! answer: an Interest with a random name. A forwarder with Nacks returns it as one, as do programs of xylem. Interests that
+//! are forwarded to the address carry a random PIT token, which every NDN program that answers them sends back. Frames that
 //! exceed the limit wait for the answer, within a small buffer.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -22,6 +23,9 @@ const HELD_BYTES: usize = 16 * 1024;
 /// Probes without an answer after which a peer counts as one that does not answer: further ones are sent only while
 /// frames wait, and the user is warned of those.
 const MUTE: u32 = 3;
+/// Octets of the PIT token by which an answer to a forwarded Interest is recognised. NDNd 1.5.3 ends at a token of
+/// another length. A forged answer has to guess them within the lifetime of an Interest that waits there.
+const TOKEN_LEN: usize = 6;
 /// Interval between two probes.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -59,6 +63,8 @@ pub struct UnprovenAddress {
     /// The probe, and when it was sent last.
     asked: Option<([u8; PROBE_LEN], Duration)>,
     times: u32,
+    /// The PIT token of Interests to the address.
+    token: Option<[u8; TOKEN_LEN]>,
 }
 
 impl UnprovenAddress {
@@ -133,6 +139,23 @@ impl UnprovenAddress {
             false => Data::decode(packet).map(|data| data.name().value()),
         };
         name.is_ok_and(|name| name == question.name().value())
+    }
+
+    /// Returns the PIT token for Interests to this address. `secret` is a random number for the first call; `None` if the
+    /// system has none.
+    pub fn token(
+        &mut self,
+        secret: impl FnOnce() -> Option<[u8; TOKEN_LEN]>,
+    ) -> Option<[u8; TOKEN_LEN]> {
+        self.token = self.token.or_else(secret);
+        self.token
+    }
+
+    /// Returns whether requested Data or a Nack with this PIT token prove the address: only a receiver of our Interests
+    /// knows the token.
+    #[must_use]
+    pub fn is_token(&self, token: Option<&[u8]>) -> bool {
+        self.token.is_some_and(|ours| token == Some(&ours))
     }
 
     /// Returns the waiting frames, once the address has answered.

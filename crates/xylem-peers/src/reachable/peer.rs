@@ -1,7 +1,7 @@
 //! [`PeerAddress`]: an address to dial or listen at. [`FaceAddress`]: an address as shown.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
 use serde::{Serialize, Serializer};
@@ -145,7 +145,7 @@ pub enum FaceAddress {
     /// A place to listen for encrypted links, and the key with which they are dialled.
     Keyed(FaceUri, PeerKey),
     /// A multicast group on the interface of this address.
-    Group(FaceUri, Ipv4Addr),
+    Group(FaceUri, IpAddr),
     /// A face that has ended, by its number.
     Gone(FaceId),
 }
