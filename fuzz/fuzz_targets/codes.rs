@@ -21,7 +21,7 @@ fuzz_target!(|data: &[u8]| {
         _ if op >= 250 => {
             let at = SocketAddr::from(([203, 0, 113, 9], 7_348));
             let mut punching = CodePunching::new(CodeRole::Taker, 7, false, &[1; 32]);
-            punching.add(Duration::ZERO, at);
+            punching.add(Duration::ZERO, at, at);
             let mut sent = 0;
             for (second, datagram) in rest.chunks(PUNCH_LEN).enumerate() {
                 let now = Duration::from_secs(second as u64);
