@@ -107,10 +107,10 @@ pub(crate) struct CodeDhtArgs {
     dht: DhtArgs,
 }
 
-/// Flags of the background node, which shows no codes: whether to use the DHT, and where to enter it.
+/// Flags of the background node and of a relay, which show no codes: whether to use the DHT, and where to enter it.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServiceDhtArgs {
-    /// Do not use the DHT of BitTorrent: --public is refused [default: `dht` in the settings]
+    /// Do not use the DHT of BitTorrent: --public and --volunteer are refused [default: `dht` in the settings]
     #[arg(
         long,
         env = "XYLEM_NO_DHT",
@@ -122,6 +122,37 @@ pub(crate) struct ServiceDhtArgs {
 
     #[command(flatten)]
     dht: DhtArgs,
+}
+
+/// Flags of a relay: whether to list it in the DHT, and where to enter it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct VolunteerArgs {
+    /// Serve strangers as well: list this relay in the DHT of BitTorrent, where peers find it that know no relay
+    ///
+    /// Two people with a code, both behind NATs that let no direct way be found, then meet here. Each client gets 512 KB/s, each
+    /// host 1 MB/s and all together 10 GB an hour, if the settings ([node.relay]) have no other limits. All else is as with any
+    /// relay. The machine needs an address that is reached from anywhere.
+    #[arg(long)]
+    volunteer: bool,
+
+    #[command(flatten)]
+    dht: ServiceDhtArgs,
+}
+
+impl VolunteerArgs {
+    /// Where to list the relay; `None`: nowhere.
+    pub(crate) fn start(&self, common: &Common) -> Result<Option<DhtStart>, CommandFailure> {
+        if !self.volunteer {
+            return Ok(None);
+        }
+        let settings = discovery_settings(common)?;
+        if self.dht.no_dht || !settings.dht {
+            let what = "the DHT is turned off (--no-dht, XYLEM_NO_DHT or `dht = false` in the settings), and --volunteer \
+                        needs it";
+            return Err(CommandFailure::new(Exit::Usage, what));
+        }
+        self.dht.dht.start(&settings).map(Some)
+    }
 }
 
 impl ServiceDhtArgs {
@@ -182,7 +213,7 @@ impl DhtArgs {
                 return Err(CommandFailure::new(Exit::Usage, what));
             }
         }
-        Ok(DhtStart { bootstrap: named })
+        Ok(DhtStart { bootstrap: named, volunteers: settings.volunteers })
     }
 }
 
