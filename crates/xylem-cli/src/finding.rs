@@ -91,7 +91,8 @@ pub(crate) struct CodeDhtArgs {
     /// Neither list codes in the DHT of BitTorrent nor look for codes and sharers there [default: `dht` in the settings]
     ///
     /// A code is listed there by its number, for ten minutes, if no relay assigns one, and looked for if for half a
-    /// second no peer on the LAN has an answer, and for 2.5 s no relay. The sharer of a ticket is looked for there if for 3 s
+    /// second no peer on the LAN has an answer, and for 2.5 s no relay. If there is no direct way, both sides meet at a relay of
+    /// a stranger that is listed there, if there is one (`volunteers` under [dht] in the settings). The sharer of a ticket is looked for there if for 3 s
     /// no address and no relay of the ticket has answered. What is public (--public, b3:HASH,
     /// @PUBLISHER/NAME) is refused without the DHT. Nodes of the DHT see the addresses of both sides and the number, not the words.
     #[arg(
