@@ -175,7 +175,8 @@ fn a_choice_waits_for_better_ones_and_not_for_worse_ones() {
     let chosen = search.chosen(ms(1_500)).unwrap();
     let mut keys: Vec<u8> = chosen.iter().map(|it| it.key[0]).collect();
     let mut wanted = order[1..4].to_vec();
-    (keys.sort_unstable(), wanted.sort_unstable());
+    keys.sort_unstable();
+    wanted.sort_unstable();
     assert_eq!(keys, wanted);
     // The worst is silent: it is not waited for.
     let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
