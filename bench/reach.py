@@ -434,11 +434,10 @@ def tickets(options, pool):
 
 
 def dht(options, pool):
-    pairs = [("port-restricted", "port-restricted")]
+    pairs = [("port-restricted", "port-restricted"), ("symmetric", "symmetric")]
     if not options.quick:
         pairs += [("open", "port-restricted"), ("port-restricted", "open"), ("two NATs", "two NATs"), ("nft", "nft")]
         pairs += [("symmetric", "port-restricted"), ("port-restricted", "symmetric"), ("nft-random", "nft")]
-        pairs += [("symmetric", "symmetric")]
     if options.pairs:
         pairs = [tuple(one.split(":")) for one in options.pairs.split(",")]
     direct = [pair for pair in pairs if not set(pair) <= HARD]
