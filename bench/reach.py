@@ -10,7 +10,8 @@ any two hosts is 50 ms, and each sends at most 16 Mbit/s.
   matrix   the sharer behind each kind, the getter behind each; a relay in the middle
   changes  NATs that lose mappings and reboot, hairpin, one LAN, a relay that dies
   code     from `share --code` and `get CODE` to the file
-  dht      the same without a relay: the two sides find each other in a DHT of nodes of its own (bench/dht_nodes.py)
+  dht      the same with nothing named: the two sides find each other in a DHT of nodes of its own (bench/dht_nodes.py), and
+           a volunteer relay where both have symmetric NATs
   tickets  a public share behind one NAT, and a getter behind another whose ticket has addresses of the sharer's own network alone
   peers    sendme, croc, magic-wormhole, libtorrent in some of these places (--programs DIR, as
            bench/install_movers fills it, and --python with those of PyPI)
@@ -37,7 +38,7 @@ import tempfile
 import time
 
 import reach_peers
-from internet import KINDS, Internet, Place, end_all, middle, probe_all
+from internet import KINDS, RELAY, Internet, Place, end_all, middle, probe_all
 from processes import Failed
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -392,6 +393,22 @@ class CodeByDht(Code):
         return super().get(internet, work, out, self.entry, *more)
 
 
+class CodeByVolunteer(CodeByDht):
+    """The same with one volunteer relay somewhere, which the two sides find in the DHT."""
+
+    name = "xylem --code, DHT, a volunteer"
+
+    def serve(self, internet, work):
+        super().serve(internet, work)
+        command = [self.program, "--store", f"{work}/volunteer", "--json", "relay", "--volunteer", self.entry]
+        command.append(f"--listen=xylem://{RELAY}:7348")
+        log = f"{work}/volunteer.log"
+        with open(log, "w") as file:
+            environment = {"HOME": work, "XDG_RUNTIME_DIR": work}
+            self.processes["volunteer"] = internet.start("relay", command, environment, stdout=file, stderr=file)
+        event(log, "volunteering", 20)
+
+
 class TicketByDht(CodeByDht):
     """The ticket of a public share. The sharer polls for getters every 28 s."""
 
@@ -417,13 +434,15 @@ def tickets(options, pool):
 
 
 def dht(options, pool):
-    pairs = [("port-restricted", "port-restricted")]
+    pairs = [("port-restricted", "port-restricted"), ("symmetric", "symmetric")]
     if not options.quick:
         pairs += [("open", "port-restricted"), ("port-restricted", "open"), ("two NATs", "two NATs"), ("nft", "nft")]
         pairs += [("symmetric", "port-restricted"), ("port-restricted", "symmetric"), ("nft-random", "nft")]
     if options.pairs:
         pairs = [tuple(one.split(":")) for one in options.pairs.split(",")]
-    results = run_matrix(options, CodeByDht, pairs, options.tries, pool)
+    direct = [pair for pair in pairs if not set(pair) <= HARD]
+    results = run_matrix(options, CodeByDht, direct, options.tries, pool)
+    results |= run_matrix(options, CodeByVolunteer, [pair for pair in pairs if pair not in direct], options.tries, pool)
     print("\n### Codes by the DHT\n\n| offerer | taker | |\n|---|---|---|")
     for (a, b), rows in results.items():
         print(f"| {a} | {b} | {cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end |")

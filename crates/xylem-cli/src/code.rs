@@ -78,7 +78,9 @@ pub(crate) fn or_ticket(
     let told = redeem(&text, at, give_up, stop, out)?;
     let other =
         "that code was for a card and is used up; ask for another, for `xylem send FILE CODE`";
-    let ticket: Ticket = read(&told, other)?;
+    let mut ticket: Ticket = read(&told, other)?;
+    // The sharer is registered there by its link key, too.
+    ticket.relays.extend(told.relays.iter().map(|relay| relay.at.clone()));
     if told.port.is_some() {
         // The addresses in its ticket may be those of a private network elsewhere.
         from.push(told.from.clone());

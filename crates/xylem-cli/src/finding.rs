@@ -92,7 +92,8 @@ pub(crate) struct CodeDhtArgs {
     /// Neither list codes in the DHT of BitTorrent nor look for codes and sharers there [default: `dht` in the settings]
     ///
     /// A code is listed there by its number, for ten minutes, if no relay assigns one, and looked for if for half a
-    /// second no peer on the LAN has an answer, and for 2.5 s no relay. The sharer of a ticket is looked for there if for 3 s
+    /// second no peer on the LAN has an answer, and for 2.5 s no relay. If there is no direct way, both sides meet at a relay of
+    /// a stranger that is listed there, if there is one (`volunteers` under [dht] in the settings). The sharer of a ticket is looked for there if for 3 s
     /// no address and no relay of the ticket has answered. What is public (--public, b3:HASH,
     /// @PUBLISHER/NAME) is refused without the DHT. Nodes of the DHT see the addresses of both sides and the number, not the words.
     #[arg(
@@ -108,10 +109,10 @@ pub(crate) struct CodeDhtArgs {
     dht: DhtArgs,
 }
 
-/// Flags of the background node, which shows no codes: whether to use the DHT, and where to enter it.
+/// Flags of the background node and of a relay, which show no codes: whether to use the DHT, and where to enter it.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServiceDhtArgs {
-    /// Do not use the DHT of BitTorrent: --public is refused [default: `dht` in the settings]
+    /// Do not use the DHT of BitTorrent: --public and --volunteer are refused [default: `dht` in the settings]
     #[arg(
         long,
         env = "XYLEM_NO_DHT",
@@ -123,6 +124,37 @@ pub(crate) struct ServiceDhtArgs {
 
     #[command(flatten)]
     dht: DhtArgs,
+}
+
+/// Flags of a relay: whether to list it in the DHT, and where to enter it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct VolunteerArgs {
+    /// Serve strangers as well: list this relay in the DHT of BitTorrent, where peers find it that know no relay
+    ///
+    /// Two people with a code, both behind NATs that let no direct way be found, then meet here. Each client gets 512 KB/s, each
+    /// host 1 MB/s and all together 10 GB an hour, if the settings ([node.relay]) have no other limits. All else is as with any
+    /// relay. The machine needs an address that is reached from anywhere.
+    #[arg(long)]
+    volunteer: bool,
+
+    #[command(flatten)]
+    dht: ServiceDhtArgs,
+}
+
+impl VolunteerArgs {
+    /// Where to list the relay; `None`: nowhere.
+    pub(crate) fn start(&self, common: &Common) -> Result<Option<DhtStart>, CommandFailure> {
+        if !self.volunteer {
+            return Ok(None);
+        }
+        let settings = discovery_settings(common)?;
+        if self.dht.no_dht || !settings.dht {
+            let what = "the DHT is turned off (--no-dht, XYLEM_NO_DHT or `dht = false` in the settings), and --volunteer \
+                        needs it";
+            return Err(CommandFailure::new(Exit::Usage, what));
+        }
+        self.dht.dht.start(&settings).map(Some)
+    }
 }
 
 impl ServiceDhtArgs {
@@ -183,7 +215,7 @@ impl DhtArgs {
                 return Err(CommandFailure::new(Exit::Usage, what));
             }
         }
-        Ok(DhtStart { bootstrap: named })
+        Ok(DhtStart { bootstrap: named, volunteers: settings.volunteers })
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
+use crate::finding::VolunteerArgs;
 use crate::metrics::{self, MetricsArgs};
 use crate::node;
 use crate::output::Out;
@@ -27,6 +28,7 @@ use xylem_node::{Event, PeerUri};
   xylem relay                                at the usual ports
   xylem relay --listen xylem://0.0.0.0:7000  there and nowhere else
   xylem relay --metrics 9700                 with counts for Prometheus
+  xylem relay --volunteer                    for strangers as well, who find it in the DHT
   xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets no peer in
 
 ",
@@ -44,6 +46,9 @@ pub(crate) struct RelayServerArgs {
         value_delimiter = ','
     )]
     listen: Vec<PeerUri>,
+
+    #[command(flatten)]
+    volunteer: VolunteerArgs,
 
     #[command(flatten)]
     metrics: MetricsArgs,
@@ -69,6 +74,10 @@ pub(crate) fn run(
     let mut config = node::configuration(common)?.of_a_relay();
     if !args.listen.is_empty() {
         config.listen = Some(args.listen);
+    }
+    if let (Some(start), Some(relay)) = (args.volunteer.start(common)?, &mut config.relay) {
+        relay.limits.for_strangers();
+        relay.volunteer = Some(start);
     }
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
@@ -134,6 +143,7 @@ fn help(name: &str) -> &'static str {
         "datagrams" => "Datagrams that were forwarded.",
         "bytes" => "Bytes of the datagrams that were forwarded.",
         "dropped" => "Datagrams that were dropped, because of a limit or for want of a pair.",
+        "over_hour" => "Datagrams that were dropped because the bytes of the hour are used up.",
         "resets" => "Resets that were sent to clients from before a restart.",
         _ => "Other events.",
     }

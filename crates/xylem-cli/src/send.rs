@@ -115,10 +115,10 @@ pub(crate) struct SendArgs {
 /// Runs `xylem send`.
 pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let store = common.store()?;
-    let relays = args.relay.relays(common)?;
+    let mut relays = args.relay.relays(common)?;
     let text = args.what.to_string_lossy();
     let is_ticket = (is_ticket(&text) || text == "-") && !args.what.exists();
-    let mail = if args.note {
+    let mut mail = if args.note {
         Mail::Note(note(&args.what)?)
     } else if is_ticket {
         Mail::Ticket(Box::new(parse_ticket(&text)?))
@@ -148,6 +148,11 @@ pub(crate) fn run(args: SendArgs, common: &Common, out: &mut Out) -> Result<Exit
         };
         let told = redeem(&args.peer, whom, args.timeout.or_seconds(CODE_GIVE_UP_S), &stop, out)?;
         port = told.port;
+        // The other side is registered there by its link key, too, and what is shared is fetched through them.
+        relays.extend(told.relays.iter().cloned());
+        if let Mail::Path(shared) = &mut mail {
+            shared.relays.clone_from(&relays);
+        }
         // The addresses in its card may be those of a private network elsewhere.
         at.extend(told.from.link_address().filter(|_| port.is_some()));
         Recipient::Card(Box::new(read(&told, FOR_A_TICKET)?))

@@ -18,7 +18,7 @@ use xylem_mailbox::MailboxConfig;
 use xylem_mgmt::FaceUri;
 use xylem_node::{
     ForwardingStrategy, MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRoute, PeerUri,
-    PeerUriError, Prove, Relay, RelayUriError,
+    PeerUriError, Prove, Relay, RelayUriError, VolunteerUse,
 };
 use xylem_packet::Name;
 use xylem_reach::code::distance;
@@ -61,11 +61,15 @@ pub(crate) struct DiscoverySettings {
     pub(crate) dht: bool,
     /// Whether codes use it.
     pub(crate) code_dht: bool,
+    /// Whether codes use relays of strangers that are listed there.
+    pub(crate) volunteers: VolunteerUse,
 }
 
 impl Default for DiscoverySettings {
     fn default() -> Self {
-        Self { lan: true, map: true, public: false, bootstrap: None, dht: true, code_dht: true }
+        let volunteers = VolunteerUse::default();
+        let (bootstrap, public) = (None, false);
+        Self { lan: true, map: true, public, bootstrap, dht: true, code_dht: true, volunteers }
     }
 }
 
@@ -75,14 +79,18 @@ impl Default for DiscoverySettings {
 /// As of [`read`].
 pub(crate) fn finding(path: &Path) -> Result<DiscoverySettings, String> {
     let FileTable { lan, map, public, dht, .. } = file(path)?;
-    let (dht, DhtTable { bootstrap, codes }) = match dht {
+    let (dht, DhtTable { bootstrap, codes, volunteers }) = match dht {
         Some(DhtSetting::Whole(wanted)) => (wanted, DhtTable::default()),
         Some(DhtSetting::Table(table)) => (true, table),
         None => (true, DhtTable::default()),
     };
     let (lan, map) = (lan.unwrap_or(true), map.unwrap_or(true));
     let (public, code_dht) = (public.unwrap_or(false), dht && codes.unwrap_or(true));
-    Ok(DiscoverySettings { lan, map, public, bootstrap, dht, code_dht })
+    let volunteers = match volunteers {
+        Some(false) => VolunteerUse::Never,
+        Some(true) | None => VolunteerUse::Ask,
+    };
+    Ok(DiscoverySettings { lan, map, public, bootstrap, dht, code_dht, volunteers })
 }
 
 /// Parses a whole settings file. So a mistake anywhere is reported by the first command that reads it, even if it needs
@@ -157,6 +165,7 @@ fn settings_of(place: &str) -> Vec<String> {
 struct DhtTable {
     bootstrap: Option<Vec<String>>,
     codes: Option<bool>,
+    volunteers: Option<bool>,
 }
 
 /// `dht = false`, or the table.
@@ -623,7 +632,7 @@ mod tests {
         assert!(relay.is_some_and(|uris| uris[0].parse::<Relay>().is_ok()));
         assert_eq!((lan, map, public), (Some(true), Some(true), Some(false)));
         let Some(DhtSetting::Table(table)) = dht else { panic!("a table") };
-        all!(table, DhtTable { bootstrap, codes });
+        all!(table, DhtTable { bootstrap, codes, volunteers });
         let (multicast, management, relay, route, strategy, ..) = all!(
             node.unwrap(),
             NodeTable {
@@ -689,6 +698,19 @@ mod tests {
         assert_eq!(of("[dht]\ncodes = false\nbootstrap = [\"h:1\"]"), (true, false));
         assert_eq!(of("[dht]\nbootstrap = [\"h:1\"]"), (true, true));
         assert!(tables("dht = 5").is_err());
+    }
+
+    #[test]
+    fn volunteer_relays_are_turned_off_by_themselves() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |text: &str| {
+            std::fs::write(dir.path().join("settings"), text).unwrap();
+            let read = finding(&dir.path().join("settings")).unwrap();
+            (read.code_dht, read.volunteers)
+        };
+        assert_eq!(of(""), (true, VolunteerUse::Ask));
+        assert_eq!(of("[dht]\nvolunteers = false"), (true, VolunteerUse::Never));
+        assert_eq!(of("[dht]\nvolunteers = true"), (true, VolunteerUse::Ask));
     }
 
     #[test]

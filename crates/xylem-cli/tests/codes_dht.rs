@@ -1,5 +1,6 @@
 //! Codes with the real program through the DHT alone: a network of nodes on loopback, no relay, no LAN, no address named.
 
+use std::collections::HashMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::Path;
@@ -15,7 +16,8 @@ use xylem_object::Ticket;
 use xylem_reach::code::{
     CodeRole, MAX_PUNCHES, PUNCH_LEN, SpokenCode, meeting_key, meeting_windows,
 };
-use xylem_reach::names::TicketMeeting;
+use xylem_reach::names::{TicketMeeting, VOLUNTEER_SHARDS, volunteers_key};
+use xylem_reach::volunteer::{VOLUNTEER_LEN, VolunteerAnswers, VolunteerReply};
 
 /// Nodes of the DHT, in this process.
 fn testnet(count: usize) -> Testnet {
@@ -304,6 +306,151 @@ fn a_code_that_the_dht_lists_late_is_reported_then() {
     until_within(Duration::from_secs(40), "a listing", || !share.told("code_listed").is_empty());
     assert_exit(&get(dir.path(), "ann", &net.bootstrap, &[&code]), 0);
     assert_eq!(share.told("code_listed").len(), 1);
+}
+
+/// A node of the DHT that lists volunteer relays where they announce themselves, and the two sides of a code at a port where
+/// nothing answers: as if each were behind a NAT that gives every destination another port.
+fn symmetric_world() -> (Vec<String>, Victim) {
+    let (node, silent) = (UdpSocket::bind("127.0.0.1:0").unwrap(), Victim::new());
+    let (at, elsewhere) = (node.local_addr().unwrap(), silent.at());
+    std::thread::spawn(move || {
+        let volunteers: Vec<_> = (0..VOLUNTEER_SHARDS).map(volunteers_key).collect();
+        let (mut listed, mut buffer) = (HashMap::<[u8; 20], Vec<SocketAddr>>::new(), [0; 4_096]);
+        while let Ok((len, from)) = node.recv_from(&mut buffer) {
+            let query = &buffer[..len];
+            let behind = |what: &[u8]| {
+                let place = query.windows(what.len()).rposition(|window| window == what)?;
+                Some(&query[place + what.len()..])
+            };
+            let key = behind(b"9:info_hash20:").map(|rest| *rest.first_chunk::<20>().unwrap());
+            let mut answer = b"d1:rd2:id20:nodenodenodenodenode5:token2:ok".to_vec();
+            if let Some(key) = key {
+                let listed = listed.entry(key).or_default();
+                if behind(b"13:announce_peer").is_some() {
+                    let at = if volunteers.contains(&key) { from } else { elsewhere };
+                    listed.retain(|known| *known != at);
+                    listed.push(at);
+                }
+                let values = listed.iter().map(|at| at.port().to_be_bytes());
+                let values = values.flat_map(|port| [b"6:\x7f\0\0\x01".as_slice(), &port].concat());
+                let values: Vec<u8> = values.collect();
+                if !values.is_empty() {
+                    answer.extend([b"6:valuesl".as_slice(), &values, b"e"].concat());
+                }
+            }
+            answer.extend_from_slice(b"e1:t4:");
+            answer.extend_from_slice(&behind(b"1:t4:").unwrap()[..4]);
+            answer.extend_from_slice(b"1:y1:re");
+            let _ = node.send_to(&answer, from);
+        }
+    });
+    (vec![at.to_string()], silent)
+}
+
+fn volunteer(dir: &Path, bootstrap: &[String]) -> Running {
+    let mut command = with_dht(&dir.join("relay"), bootstrap);
+    command.args(["--json", "relay", "--volunteer", "--listen", "xylem://127.0.0.1:0"]);
+    let relay = Running::of(command);
+    relay.heard("volunteering");
+    relay
+}
+
+/// Lists a socket of this test as a volunteer.
+fn announce_as_volunteer(socket: &UdpSocket, bootstrap: &[String]) {
+    let node: SocketAddr = bootstrap[0].parse().unwrap();
+    for shard in 0..VOLUNTEER_SHARDS {
+        let head = b"d1:ad2:id20:peerpeerpeerpeerpeer12:implied_porti1e9:info_hash20:";
+        let tail = b"4:porti1e5:token2:oke1:q13:announce_peer1:t4:abcd1:y1:qe";
+        let query = [&head[..], &volunteers_key(shard), tail].concat();
+        socket.send_to(&query, node).unwrap();
+    }
+}
+
+/// No address that is listed answers, no relay is named: the two sides meet at a relay of a stranger.
+#[test]
+fn a_volunteer_relay_connects_where_no_direct_way_is_found() {
+    let ((bootstrap, silent), dir) = (symmetric_world(), tempfile::tempdir().unwrap());
+    let relay = volunteer(dir.path(), &bootstrap);
+    let uri = relay.heard("relaying")["uris"][0].as_str().unwrap().to_owned();
+    let at = uri.split_once('@').unwrap().1.to_owned();
+    let content = noise(300_000, 3);
+    let (share, code) = share(dir.path(), &content, &bootstrap);
+    let output = get(dir.path(), "ann", &bootstrap, &[&code]);
+    assert_exit(&output, 0);
+    assert!(fs::read(dir.path().join("ann")).unwrap() == content);
+    let said = stderr(&output);
+    assert_eq!(said.matches("relays of strangers pass").count(), 1, "{said}");
+    assert!(said.contains(&at), "{said}");
+    let told = share.told("volunteer_relays");
+    assert_eq!(told.len(), 1);
+    assert!(told[0]["relays"][0].as_str().unwrap().ends_with(&at), "{told:?}");
+    // An address that is listed and silent has had its few datagrams of punching, and nothing of a link.
+    let lengths = silent.received(Duration::from_millis(200));
+    assert!(lengths.iter().all(|len| *len == PUNCH_LEN), "{lengths:?}");
+}
+
+/// Where a direct way is found no volunteer is asked, and where volunteers are turned off none is either.
+#[test]
+fn volunteers_are_asked_only_if_they_are_needed_and_wanted() {
+    let ((bootstrap, _silent), dir) = (symmetric_world(), tempfile::tempdir().unwrap());
+    let _relay = volunteer(dir.path(), &bootstrap);
+    let (net, near) = (testnet(20), dir.path().join("near"));
+    fs::create_dir(&near).unwrap();
+    let (direct, code) = share(&near, b"content", &net.bootstrap);
+    assert_exit(&get(&near, "ann", &net.bootstrap, &[&code]), 0);
+    assert!(direct.told("volunteer_relays").is_empty());
+    let (shown, code) = share(dir.path(), b"content", &bootstrap);
+    let mut command = with_dht(&dir.path().join("bob"), &bootstrap);
+    let settings = file(dir.path(), "off.toml", b"[dht]\nvolunteers = false");
+    command.arg("--config").arg(settings).args(["get", "--timeout", "8", &code]);
+    let output = finish(command);
+    assert_exit(&output, 3);
+    assert!(!stderr(&output).contains("strangers"), "{}", stderr(&output));
+    // The offerer has registered there in vain.
+    assert_eq!(shown.told("volunteer_relays").len(), 1);
+}
+
+/// One of two volunteers answers with a key and passes nothing. It is left for the other one.
+#[test]
+fn a_volunteer_that_relays_nothing_is_left_for_another() {
+    let ((bootstrap, _silent), dir) = (symmetric_world(), tempfile::tempdir().unwrap());
+    let _relay = volunteer(dir.path(), &bootstrap);
+    let liar = UdpSocket::bind("127.0.0.1:0").unwrap();
+    announce_as_volunteer(&liar, &bootstrap);
+    std::thread::spawn(move || {
+        let mut answers = VolunteerAnswers::new([9; 32], &[9; 32]);
+        let mut buffer = [0; 2_048];
+        while let Ok((len, from)) = liar.recv_from(&mut buffer) {
+            let reply = answers.handle_datagram(Duration::ZERO, from, &buffer[..len]);
+            if let VolunteerReply::Answer(answer) = reply {
+                let _ = liar.send_to(&answer, from);
+            }
+        }
+    });
+    let (share, code) = share(dir.path(), b"content", &bootstrap);
+    assert_exit(&get(dir.path(), "ann", &bootstrap, &[&code]), 0);
+    assert_eq!(share.told("volunteer_relays")[0]["relays"].as_array().unwrap().len(), 2);
+}
+
+/// A volunteer that is listed and silent costs two small datagrams, and the code fails as without one.
+#[test]
+fn a_victim_that_is_listed_as_a_volunteer_gets_two_small_datagrams() {
+    let ((bootstrap, _silent), dir) = (symmetric_world(), tempfile::tempdir().unwrap());
+    let (_shown, code) = share(dir.path(), b"content", &bootstrap);
+    let victim = Victim::new();
+    announce_as_volunteer(&victim.0, &bootstrap);
+    let output = {
+        let mut command = with_dht(&dir.path().join("ann"), &bootstrap);
+        command.args(["get", "--timeout", "12", &code]);
+        finish(command)
+    };
+    assert_exit(&output, 3);
+    let lengths = victim.received(Duration::from_millis(500));
+    let asked = lengths.iter().filter(|len| **len == VOLUNTEER_LEN).count();
+    // Two of each side.
+    assert!((2..=4).contains(&asked), "{lengths:?}");
+    let others = lengths.iter().filter(|len| **len != VOLUNTEER_LEN);
+    assert_eq!(others.count(), usize::from(VOLUNTEER_SHARDS), "{lengths:?}");
 }
 
 /// What is said of the ticket is not said of a code that the DHT leads to.

@@ -1,8 +1,9 @@
-//! The mainline DHT, and the punching of codes, over the sockets of encrypted links: what the DHT lists is then the
-//! mapping that a NAT gives these very sockets (docs/spec/dht.md; docs/spec/reach.md, "Codes").
+//! The mainline DHT, the punching of codes, and the search for volunteer relays, over the sockets of encrypted links: what the DHT lists is then the
+//! mapping that a NAT gives these very sockets (docs/spec/dht.md; docs/spec/reach.md, "Codes" and "Volunteers").
 //!
-//! Both are sans-io. Their datagrams are told from those of links by what they answer: an answer of the DHT has the
-//! transaction and the source of a query in progress, and a datagram of punching has a mac. All others are the link's.
+//! All are sans-io. Their datagrams are told from those of links by what they answer: an answer of the DHT has the
+//! transaction and the source of a query in progress, and a datagram of punching or of a volunteer has a mac. All others are
+//! the link's.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -12,6 +13,7 @@ use xylem_forward::FaceId;
 use xylem_mgmt::Persistency;
 use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, PUNCH_LEN, PunchWay};
+use xylem_reach::volunteer::{VOLUNTEER_LEN, VolunteerAnswers, VolunteerReply, VolunteerSearch};
 use xylem_sockets::Udp;
 
 use crate::reaching::{PunchSocketUser, address_of};
@@ -27,30 +29,64 @@ pub enum Meeting {
     Code,
     /// Tickets.
     Tickets,
+    /// Relaying for strangers.
+    Volunteers,
 }
+
+impl Meeting {
+    const ALL: [Self; 3] = [Self::Code, Self::Tickets, Self::Volunteers];
+}
+
+/// Answers that wait for a turn of the loop. More queries in one turn get none.
+const MAX_ANSWERS: usize = 64;
 
 /// What shares the sockets with links.
 #[derive(Default)]
 pub(crate) struct SocketSharers {
     of_code: MeetingSharers,
     of_tickets: MeetingSharers,
+    of_volunteers: MeetingSharers,
+    /// Answers queries for volunteer relays, if this engine is one.
+    volunteer: Option<Box<VolunteerService>>,
 }
 
 #[derive(Default)]
 struct MeetingSharers {
     dht: Option<Box<DhtClient>>,
     punchings: Vec<CodePunching>,
+    /// Looks for volunteer relays.
+    search: Option<Box<VolunteerSearch>>,
+}
+
+struct VolunteerService {
+    answers: VolunteerAnswers,
+    /// Answers to send.
+    waiting: Vec<(SocketAddr, [u8; VOLUNTEER_LEN])>,
+}
+
+impl VolunteerService {
+    fn take_in(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> bool {
+        match self.answers.handle_datagram(now, from, datagram) {
+            VolunteerReply::NotAQuery => return false,
+            VolunteerReply::Answer(answer) if self.waiting.len() < MAX_ANSWERS => {
+                self.waiting.push((from, answer));
+            }
+            VolunteerReply::Answer(_) | VolunteerReply::Nothing => {}
+        }
+        true
+    }
 }
 
 impl MeetingSharers {
     fn is_empty(&self) -> bool {
-        self.dht.is_none() && self.punchings.is_empty()
+        self.dht.is_none() && self.punchings.is_empty() && self.search.is_none()
     }
 
     fn take_in(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> bool {
         let dht = self.dht.as_mut().filter(|_| datagram.first() == Some(&DICTIONARY));
         dht.is_some_and(|dht| dht.handle_datagram(now, from, datagram))
             || self.take_in_punch(now, from.into(), datagram)
+            || (self.search.as_mut()).is_some_and(|it| it.handle_datagram(now, from, datagram))
     }
 
     fn take_in_punch(&mut self, now: Duration, way: PunchWay, datagram: &[u8]) -> bool {
@@ -61,7 +97,8 @@ impl MeetingSharers {
     fn poll_timeout(&self) -> Option<Duration> {
         let dht = self.dht.as_ref().and_then(|dht| dht.poll_timeout());
         let punchings = self.punchings.iter().filter_map(CodePunching::poll_timeout);
-        punchings.chain(dht).min()
+        let search = self.search.as_ref().and_then(|search| search.poll_timeout());
+        punchings.chain(dht).chain(search).min()
     }
 }
 
@@ -70,16 +107,22 @@ impl SocketSharers {
         match what {
             Meeting::Code => &mut self.of_code,
             Meeting::Tickets => &mut self.of_tickets,
+            Meeting::Volunteers => &mut self.of_volunteers,
         }
+    }
+
+    fn all(&self) -> [&MeetingSharers; 3] {
+        [&self.of_code, &self.of_tickets, &self.of_volunteers]
     }
 
     /// Takes a datagram that is not for a link; returns false if it may be for one.
     #[inline]
     pub(crate) fn take_in(&mut self, now: Duration, from: SocketAddr, datagram: &[u8]) -> bool {
-        if self.of_code.is_empty() && self.of_tickets.is_empty() {
+        if self.volunteer.is_none() && self.all().iter().all(|it| it.is_empty()) {
             return false;
         }
-        self.of_code.take_in(now, from, datagram) || self.of_tickets.take_in(now, from, datagram)
+        Meeting::ALL.into_iter().any(|what| self.of(what).take_in(now, from, datagram))
+            || (self.volunteer.as_mut()).is_some_and(|it| it.take_in(now, from, datagram))
     }
 
     /// The same for one that has arrived at one of many sockets of a meeting.
@@ -113,7 +156,7 @@ impl SocketSharers {
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
-        self.of_code.poll_timeout().into_iter().chain(self.of_tickets.poll_timeout()).min()
+        self.all().iter().filter_map(|it| it.poll_timeout()).min()
     }
 }
 
@@ -144,6 +187,28 @@ impl Engine {
     /// One of the punchings, by its place among them.
     pub fn punching(&mut self, what: Meeting, place: usize) -> Option<&mut CodePunching> {
         self.net.sharers.of(what).punchings.get_mut(place)
+    }
+
+    /// Asks the addresses that this search has, and gets, whether a volunteer relay is there.
+    pub fn search_volunteers(&mut self, what: Meeting, search: VolunteerSearch) {
+        self.net.sharers.of(what).search = Some(Box::new(search));
+    }
+
+    /// The search for volunteer relays, if there is one.
+    pub fn volunteer_search(&mut self, what: Meeting) -> Option<&mut VolunteerSearch> {
+        self.net.sharers.of(what).search.as_deref_mut()
+    }
+
+    /// Ends it: nothing more is asked.
+    pub fn end_volunteer_search(&mut self, what: Meeting) {
+        self.net.sharers.of(what).search = None;
+    }
+
+    /// Answers from now on those that ask whether a volunteer relay is here. `seed`: 32 random bytes.
+    pub fn answer_as_volunteer(&mut self, seed: &[u8; 32]) {
+        let answers = VolunteerAnswers::new(self.link_key().0, seed);
+        let service = VolunteerService { answers, waiting: Vec::new() };
+        self.net.sharers.volunteer = Some(Box::new(service));
     }
 
     /// Dials a link by the knock over a way that punching has opened.
@@ -182,13 +247,23 @@ impl Engine {
 impl Network {
     /// Sends what clients of the DHT and punchings have to send.
     pub(crate) fn flush_sharers(&mut self, now: Duration) {
-        for what in [Meeting::Code, Meeting::Tickets] {
+        let mut volunteer = self.sharers.volunteer.take();
+        for (to, answer) in volunteer.iter_mut().flat_map(|it| it.waiting.drain(..)) {
+            self.send_beside_links(to, &answer);
+        }
+        self.sharers.volunteer = volunteer;
+        for what in Meeting::ALL {
             let mut sharers = std::mem::take(self.sharers.of(what));
             if let Some(dht) = &mut sharers.dht {
                 while let Some(transmit) = dht.poll_transmit(now) {
                     if !self.send_beside_links(transmit.to, &transmit.bytes) {
                         dht.handle_unreachable(now, transmit.to);
                     }
+                }
+            }
+            if let Some(search) = &mut sharers.search {
+                while let Some((to, query)) = search.poll_transmit(now) {
+                    self.send_beside_links(to, &query);
                 }
             }
             for punching in &mut sharers.punchings {

@@ -100,6 +100,8 @@ pub enum Event {
         /// UDP port at which clients send a second request, to learn what address they appear to have.
         second_port: Option<u16>,
     },
+    /// The DHT lists this relay under all keys of volunteers: any peer can find it.
+    Volunteering,
     /// Counts of what the node has relayed so far, if they have changed.
     Relayed {
         /// Each count by its name.

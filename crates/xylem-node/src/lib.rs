@@ -36,7 +36,9 @@ mod verify;
 mod waking;
 
 pub use changes::at_changes;
-pub use discovery::{AnnounceOptions, DhtStart, PublicOptions, PublicTarget, find_public};
+pub use discovery::{
+    AnnounceOptions, DhtStart, PublicOptions, PublicTarget, VolunteerUse, find_public,
+};
 pub use event::{Event, FetchReport, GetterReport, GetterState, ReachStatus};
 pub use fetch::{AddressCount, Fetch, FetchError, FetchNext, FetchView, NotPublic, TriedPeer};
 pub use follow::{Asked, VersionDialer, follow, newest};

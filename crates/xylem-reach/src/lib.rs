@@ -5,3 +5,4 @@ pub mod code;
 pub mod kind;
 pub mod names;
 pub mod relay;
+pub mod volunteer;

@@ -31,6 +31,7 @@ const KNOCK: &str = "xylem v1 knock of who found a root in the DHT";
 const OF_SHARERS: &str = "xylem v1 key in the DHT of the sharers of a ticket";
 const OF_GETTERS: &str = "xylem v1 key in the DHT of the getters of a ticket";
 const PUNCH: &str = "xylem v1 punch between holders of a ticket";
+const OF_VOLUNTEERS: &str = "xylem v1 key in the DHT of volunteer relays";
 const SALT: &str = "xylem v1 salt in the DHT of a name";
 const VERSION: u8 = 1;
 
@@ -117,6 +118,22 @@ impl TicketMeeting {
     }
 }
 
+/// Number of keys under which each volunteer relay is listed. An asker looks up one of them.
+pub const VOLUNTEER_SHARDS: u8 = 16;
+
+/// One of the keys under which the DHT lists volunteer relays (docs/spec/reach.md, "Volunteers").
+pub fn volunteers_key(shard: u8) -> [u8; DHT_KEY_LEN] {
+    let mut key = [0; DHT_KEY_LEN];
+    key.copy_from_slice(&xylem_hash::derive_key(OF_VOLUNTEERS, &[shard])[..DHT_KEY_LEN]);
+    key
+}
+
+/// The key that the two sides of a code with this number look up.
+pub fn volunteers_key_of_code(number: u32) -> [u8; DHT_KEY_LEN] {
+    let shard = number.checked_rem(u32::from(VOLUNTEER_SHARDS)).unwrap_or(0);
+    volunteers_key(u8::try_from(shard).unwrap_or(0))
+}
+
 /// The salt of a publisher's DHT item about this name.
 pub fn item_salt(name: &str) -> [u8; 32] {
     xylem_hash::derive_key(SALT, name.as_bytes())
@@ -183,6 +200,15 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), count);
         assert!(others.iter().all(|other| other.punch != meeting.punch));
+    }
+
+    #[test]
+    fn each_shard_of_volunteers_has_its_key_and_each_code_one_of_them() {
+        let keys: Vec<_> = (0..VOLUNTEER_SHARDS).map(volunteers_key).collect();
+        for (i, key) in keys.iter().enumerate() {
+            assert_eq!(keys.iter().position(|other| other == key), Some(i));
+            assert_eq!(volunteers_key_of_code(41_232 + i as u32), *key);
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Messages about codes, in text.
 
 use super::Out;
+use xylem_node::Relay;
 use xylem_node::code::{CodeEnd, CodeEvent, Offered};
 use xylem_object::ticket::Address;
 use xylem_reach::kind::is_global;
@@ -16,6 +17,17 @@ const LISTED: &str = "The code is in the DHT now: it leads here from elsewhere, 
 
 /// Note before anything is sent to the DHT.
 const IN_DHT: &str = "Asking the BitTorrent DHT, where both addresses can be seen for ten minutes; --no-dht turns this off";
+
+/// Note before strangers' relays are used.
+fn volunteers(relays: &[Relay]) -> String {
+    let at = relays.iter().filter_map(|relay| relay.at.addresses.first());
+    let at: Vec<String> = at.map(ToString::to_string).collect();
+    format!(
+        "No direct way to the other side: relays of strangers pass the encrypted datagrams ({}). They see addresses, amounts \
+         and times; `volunteers = false` under [dht] in the settings turns this off",
+        at.join(", ")
+    )
+}
 
 fn means_the_same_everywhere(address: &Address) -> bool {
     match address {
@@ -37,6 +49,7 @@ fn line(event: &CodeEvent) -> (String, bool) {
     match event {
         CodeEvent::InDht => (IN_DHT.into(), false),
         CodeEvent::Listed => (LISTED.into(), false),
+        CodeEvent::Volunteers { relays } => (volunteers(relays), false),
         CodeEvent::Shown { code, of, seconds, lan, dht, dht_waits, relay, at } => {
             let (verb, what, from) = match of {
                 Offered::Ticket => ("get", "fetch it", "--from"),

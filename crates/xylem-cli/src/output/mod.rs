@@ -317,6 +317,11 @@ impl Out {
                 self.note("Relaying. Others name it with --relay and one of these:");
                 uris.iter().for_each(|uri| self.note(&clean(&format!("  {uri}"))));
             }
+            Event::Volunteering => {
+                self.note(
+                    "Listed in the BitTorrent DHT: strangers that know no relay find this one",
+                );
+            }
             Event::Relayed { counts } => {
                 let counts = counts.iter().map(|(what, count)| format!("{what} {count}"));
                 self.detail(&format!("relayed: {}", counts.collect::<Vec<_>>().join(", ")));

@@ -6,6 +6,7 @@ use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupKind};
 use xylem_mgmt::Persistency;
 use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, CodeRole};
+use xylem_reach::volunteer::VolunteerSearch;
 
 use crate::testing::{engine, until};
 use crate::{Engine, EngineEvent, Meeting};
@@ -144,4 +145,34 @@ fn an_unasked_answer_changes_nothing() {
         },
     );
     assert_eq!(end.unwrap().answered, 1);
+}
+
+/// A volunteer answers on the socket of its links, which is the one that the DHT lists, and to queries alone.
+#[test]
+fn a_volunteer_is_asked_and_answers_over_the_sockets_of_links() {
+    let (mut relay, mut asks, other) = (engine(4), engine(5), engine(6));
+    relay.answer_as_volunteer(&[4; 32]);
+    let (at, key) = (own(&relay), relay.link_key().0);
+    let mut search = VolunteerSearch::new(7, true, &[5; 32]);
+    search.add(asks.now(), at);
+    // This one is no volunteer.
+    search.add(asks.now(), own(&other));
+    asks.search_volunteers(Meeting::Code, search);
+    let peer = PeerAddress::Link { address: at, key: Some(key) };
+    asks.dial(&peer, Persistency::Persistent).unwrap();
+    let (mut chosen, mut is_up) = (Vec::new(), false);
+    until(
+        &mut [&mut relay, &mut asks],
+        || {},
+        |engines, events| {
+            let now = engines[1].now();
+            let search = engines[1].volunteer_search(Meeting::Code).unwrap();
+            chosen = search.chosen(now).unwrap_or_default();
+            is_up |= events.iter().any(|event| matches!(event, EngineEvent::FaceUp { .. }));
+            is_up && !chosen.is_empty()
+        },
+    );
+    assert_eq!((chosen.len(), chosen[0].key, &chosen[0].at[..]), (1, key, &[at][..]));
+    asks.leave_dht(Meeting::Code);
+    assert!(asks.volunteer_search(Meeting::Code).is_none());
 }

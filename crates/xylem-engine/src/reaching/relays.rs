@@ -58,6 +58,16 @@ impl Engine {
         Ok(())
     }
 
+    /// Ends the registration with a relay, and dials it no more for its own sake. Peers that were dialled through it stay.
+    pub fn leave_relay(&mut self, key: &[u8; 32]) {
+        let now = self.now();
+        let relays = &mut self.net.reaching.relays;
+        if let Some(relay) = relays.iter_mut().find(|relay| relay.uses.key == *key) {
+            (relay.uses.listens, relay.was_registered, relay.again) = (false, false, None);
+            relay.client.deregister(now);
+        }
+    }
+
     /// Dials a peer through a relay: asks the relay first, if it has not been asked yet.
     pub(crate) fn dial_through(
         &mut self,

@@ -9,7 +9,10 @@ use xylem_reach::code::{
     CodePunching, CodeRole, PunchWay, SpokenCode, meeting_key, meeting_window, meeting_windows,
 };
 
+use super::volunteers::VolunteerMeeting;
+use crate::discovery::VolunteerUse;
 use crate::meeting::{CodeDht, DhtEntry, bind_both_families};
+use xylem_reach::volunteer::VolunteerRelay;
 
 fn key(number: u32, window: u64, role: CodeRole) -> DhtId {
     DhtId(meeting_key(number, window, role))
@@ -39,6 +42,9 @@ const ANNOUNCE_AGAIN: Duration = Duration::from_secs(15);
 /// Lists a code that is shown, and opens the NAT for takers.
 pub(super) struct OfferMeeting {
     entry: DhtEntry,
+    uses: VolunteerUse,
+    /// Looks for volunteer relays, from when the code is shown.
+    volunteers: Option<VolunteerMeeting>,
     began: Duration,
     number: u32,
     window: u64,
@@ -80,6 +86,8 @@ impl OfferMeeting {
         let now = engine.now();
         entry.is_open(engine).then(|| Self {
             entry,
+            uses: how.start.volunteers,
+            volunteers: None,
             began: now,
             number,
             window: meeting_window(wall_clock().seconds()),
@@ -142,6 +150,7 @@ impl OfferMeeting {
     /// The number is shown from now on. Returns whether a node of the DHT has answered.
     pub(super) fn show(&mut self, engine: &mut Engine) -> bool {
         punch(engine, CodeRole::Offerer, self.number, self.entry.is_near());
+        self.volunteers = self.uses.meeting(self.number, &self.entry);
         self.told = self.entry.has_answers(engine);
         self.told
     }
@@ -157,6 +166,7 @@ impl OfferMeeting {
         let (now, mut report) = (engine.now(), None);
         while let Some(event) = self.entry.poll_event(engine) {
             match event {
+                event if takes(&mut self.volunteers, engine, &event) => {}
                 DhtEvent::Peers(id, peers) if self.seeks.contains(&id) => {
                     self.entry.punch_to(engine, 0, &peers);
                 }
@@ -195,6 +205,16 @@ impl OfferMeeting {
         report
     }
 
+    /// Volunteer relays at which to register now, with the code's number and window: a taker is listed, and punching leads
+    /// nowhere.
+    pub(super) fn poll_volunteers(
+        &mut self,
+        engine: &mut Engine,
+    ) -> (Vec<VolunteerRelay>, u32, u64) {
+        let found = self.volunteers.as_mut().map(|it| it.poll(engine, &self.entry));
+        (found.unwrap_or_default(), self.number, self.window)
+    }
+
     fn seek(&mut self, engine: &mut Engine, now: Duration) {
         let takers = key(self.number, self.window, CodeRole::Taker);
         if self.seek_at.is_some_and(|at| at <= now) {
@@ -217,7 +237,8 @@ impl OfferMeeting {
 
     /// When [`OfferMeeting::poll`] is due.
     pub(super) fn poll_timeout(&self) -> Option<Duration> {
-        let due = [self.announce_at, self.seek_at.or(Some(self.poll_at))];
+        let volunteers = self.volunteers.as_ref().and_then(|it| it.poll_timeout());
+        let due = [self.announce_at, self.seek_at.or(Some(self.poll_at)), volunteers];
         due.into_iter().flatten().min().filter(|_| self.entry.entered().is_some())
     }
 
@@ -225,6 +246,17 @@ impl OfferMeeting {
     pub(super) fn leave(&self, engine: &mut Engine) {
         self.entry.leave(engine);
     }
+}
+
+impl VolunteerUse {
+    fn meeting(self, number: u32, entry: &DhtEntry) -> Option<VolunteerMeeting> {
+        (self == Self::Ask).then(|| VolunteerMeeting::new(number, entry))
+    }
+}
+
+/// Whether an event of the DHT is about volunteers.
+fn takes(volunteers: &mut Option<VolunteerMeeting>, engine: &mut Engine, event: &DhtEvent) -> bool {
+    volunteers.as_mut().is_some_and(|it| it.handle_event(engine, event))
 }
 
 /// Time for the first nodes' names to be looked up.
@@ -248,6 +280,9 @@ pub(super) struct TakeMeeting {
     announced: Vec<(LookupId, u64)>,
     /// When the last new address was found.
     found: Option<Duration>,
+    /// The windows in which offerers are listed.
+    windows: Vec<u64>,
+    volunteers: Option<VolunteerMeeting>,
     /// No node answers.
     is_alone: bool,
 }
@@ -258,8 +293,11 @@ impl TakeMeeting {
         bind_both_families(engine);
         let (entry, began) = (DhtEntry::new(engine, Meeting::Code, how), engine.now());
         punch(engine, CodeRole::Taker, number, entry.is_near());
+        let volunteers = how.start.volunteers.meeting(number, &entry);
         Self {
             entry,
+            windows: Vec::new(),
+            volunteers,
             number,
             began,
             asks: Vec::new(),
@@ -278,12 +316,16 @@ impl TakeMeeting {
         let now = engine.now();
         while let Some(event) = self.entry.poll_event(engine) {
             match event {
+                event if takes(&mut self.volunteers, engine, &event) => {}
                 DhtEvent::Peers(id, peers) => {
                     let window = self.asks.iter().find(|(ask, _)| *ask == id).map(|(_, at)| *at);
                     if let Some(window) = window
                         && self.entry.punch_to(engine, 0, &peers)
                     {
                         self.found = Some(now);
+                        if !self.windows.contains(&window) {
+                            self.windows.push(window);
+                        }
                         self.announce(engine, window);
                     }
                 }
@@ -328,6 +370,12 @@ impl TakeMeeting {
         self.announced.extend(self.entry.look_up(engine, kind).map(|id| (id, window)));
     }
 
+    /// Volunteer relays through which to dial now, and the windows in which an offerer is listed: punching leads nowhere.
+    pub(super) fn poll_volunteers(&mut self, engine: &mut Engine) -> (Vec<VolunteerRelay>, &[u64]) {
+        let found = self.volunteers.as_mut().map(|it| it.poll(engine, &self.entry));
+        (found.unwrap_or_default(), &self.windows)
+    }
+
     /// Whether the peer may still be found.
     pub(super) fn is_hopeful(&self, now: Duration) -> bool {
         let until = match self.found {
@@ -349,7 +397,9 @@ impl TakeMeeting {
         let found = self.found.map(|found| found + ANSWERED);
         let ends = [Some(self.began + NAMES), Some(self.began + LISTED), found];
         let asks = self.ask_at.filter(|_| self.entry.entered().is_some());
-        ends.into_iter().flatten().filter(|at| *at > now).chain(asks).min()
+        let volunteers = self.volunteers.as_ref().and_then(|it| it.poll_timeout());
+        let later = ends.into_iter().flatten().filter(|at| *at > now);
+        later.chain(asks).chain(volunteers).min()
     }
 
     /// Ends it: nothing is sent any more.

@@ -5,6 +5,7 @@ mod dht;
 mod nearby;
 mod server;
 mod take;
+mod volunteers;
 
 pub use crate::meeting::CodeDht;
 pub(crate) use server::{CodeServer, ShowOptions};

@@ -9,9 +9,10 @@ use xylem_link::{StaticKey, StreamId, StreamRead, purpose};
 use xylem_object::ticket::Address;
 use xylem_peers::reachable::Relay;
 use xylem_reach::code::{CodeEnd, CodeOffer, CodeOfferEvent, LIFETIME, SpokenCode, knock};
+use xylem_reach::relay::VouchedName;
 
 use super::dht::{ListingReport, OfferMeeting};
-use super::{CodeEvent, Offered, nearby};
+use super::{CodeEvent, Offered, nearby, volunteers};
 use crate::event::Event;
 use crate::meeting::CodeDht;
 use xylem_engine::{Engine, RelayNotice, StreamEvent};
@@ -41,6 +42,8 @@ pub(crate) struct ShowOptions {
     pub(crate) lan: bool,
     /// How to list it in the DHT. That is done if no relay assigns a number.
     pub(crate) dht: Option<CodeDht>,
+    /// Names by which the content is asked for at a relay, besides the link key.
+    pub(crate) names: Vec<VouchedName>,
 }
 
 /// Shows a code and answers peers that try it.
@@ -92,6 +95,10 @@ struct ShownCode {
     lan: Option<nearby::CodeAnnouncement>,
     /// Lists it in the DHT, as long as it is good.
     meeting: Option<Box<OfferMeeting>>,
+    /// Keys of volunteer relays at which takers find it.
+    volunteers: Vec<[u8; 32]>,
+    /// Names by which the content is asked for there.
+    names: Vec<VouchedName>,
 }
 
 /// How peers find a code by its number.
@@ -121,16 +128,26 @@ impl CodeServer {
         Ok(Self { state, later: HashMap::new() })
     }
 
-    /// Handles the report of a relay with which the engine is registered.
+    /// Handles the report of a relay with which the engine is registered. Returns whether it is a volunteer's, which
+    /// concerns nothing else.
     pub(crate) fn handle_relay(
         &mut self,
         engine: &mut Engine,
         relay: [u8; 32],
         what: &RelayNotice,
-    ) {
-        let CodeServerState::Waits { what: offered, until } = &mut self.state else { return };
+    ) -> bool {
+        let (offered, until) = match &mut self.state {
+            CodeServerState::Waits { what, until } => (what, until),
+            CodeServerState::Shown(shown) if shown.volunteers.contains(&relay) => {
+                if matches!(what, RelayNotice::Failed { .. }) {
+                    engine.leave_relay(&relay);
+                }
+                return true;
+            }
+            _ => return false,
+        };
         if offered.how.relay.as_ref().is_none_or(|ours| ours.at.key != relay) {
-            return;
+            return false;
         }
         match what {
             RelayNotice::Registered { code: Some(number), .. } => self.show(engine, Some(*number)),
@@ -140,6 +157,7 @@ impl CodeServer {
             }
             RelayNotice::Observed { .. } => {}
         }
+        false
     }
 
     fn show(&mut self, engine: &mut Engine, number: Option<u32>) {
@@ -261,6 +279,7 @@ impl CodeServer {
             Some(ListingReport::NotStored) => on_event(Event::warning(NOT_STORED)),
             None => {}
         }
+        shown.ask_volunteers(engine, on_event);
         send(engine, &mut shown.offer, &mut self.later);
         while let Some(event) = shown.offer.poll_event() {
             match event {
@@ -307,6 +326,18 @@ impl CodeServerState {
 }
 
 impl ShownCode {
+    /// Registers with volunteer relays, if takers reach this machine in no other way.
+    fn ask_volunteers(&mut self, engine: &mut Engine, on_event: &mut dyn FnMut(Event)) {
+        let found = self.meeting.as_mut().map(|meeting| meeting.poll_volunteers(engine));
+        let Some((found, number, window)) = found.filter(|(found, ..)| !found.is_empty()) else {
+            return;
+        };
+        let relays = found.iter().map(volunteers::as_relay).collect();
+        on_event(Event::Code(CodeEvent::Volunteers { relays }));
+        self.volunteers.extend(found.iter().map(|volunteer| volunteer.key));
+        volunteers::register(engine, &found, &self.names, (number, window));
+    }
+
     fn new(
         engine: &mut Engine,
         found: CodeFinding,
@@ -338,7 +369,15 @@ impl ShownCode {
         let offer = CodeOffer::new(engine.now(), code, text, own.public(), &xylem_base::random()?);
         let full = !engine.answer_knock_by(&knock(number), own);
         let full = full.then(|| Event::warning(FULL));
-        Ok(Self { offer, told: Some(told), full, lan, meeting })
+        Ok(Self {
+            offer,
+            told: Some(told),
+            full,
+            lan,
+            meeting,
+            volunteers: Vec::new(),
+            names: how.names,
+        })
     }
 }
 

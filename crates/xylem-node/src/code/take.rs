@@ -17,6 +17,7 @@ use xylem_reach::relay::ConnectTarget;
 use super::CodeEvent;
 use super::dht::TakeMeeting;
 use super::nearby::CodeSearch;
+use super::volunteers::{VolunteerDials, as_relay};
 use crate::event::Event;
 use crate::meeting::CodeDht;
 use crate::reaching::{through, to_dial};
@@ -108,7 +109,8 @@ impl fmt::Display for CodeLookup {
             ),
             Self::Dht { .. } => f.write_str(
                 "the DHT lists a peer that shows a code of that number, and it does not answer: a NAT or firewall on \
-                 either side lets nothing in; name the same relay on both sides (--relay)",
+                 either side lets nothing in, and no volunteer relay connects the two; name the same relay on both \
+                 sides (--relay)",
             ),
             Self::Relay(relay) => write!(
                 f,
@@ -160,6 +162,9 @@ pub struct TakenCode {
     /// If the peer was found in the DHT: the local UDP port by which it is reached. The NATs between the two let traffic of
     /// this port pass, and perhaps no other's.
     pub port: Option<u16>,
+    /// If the two met at volunteer relays: those, first the one that has passed the text. The peer is registered there by its
+    /// link key as well.
+    pub relays: Vec<Relay>,
 }
 
 /// Gets what a code stands for.
@@ -189,6 +194,7 @@ pub fn take(
         lan: None,
         dht_at: None,
         dht: None,
+        volunteers: VolunteerDials::default(),
         found: Vec::new(),
         again: Vec::new(),
         guesses: MAX_WRONG_GUESSES,
@@ -247,6 +253,8 @@ struct CodeClient<'a> {
     /// When to ask the DHT, and how.
     dht_at: Option<(Duration, &'a CodeDht)>,
     dht: Option<TakeMeeting>,
+    /// Dials through volunteer relays.
+    volunteers: VolunteerDials,
     /// Ways that were found there.
     found: Vec<PunchWay>,
     /// Busy peers, and when to ask each again.
@@ -304,6 +312,28 @@ impl CodeClient<'_> {
                 Err(e) => self.why = e.to_string(),
             }
         }
+    }
+
+    /// Dials through volunteer relays, once punching leads nowhere.
+    fn ask_volunteers(&mut self, engine: &mut Engine, now: Duration) {
+        if self.taken.is_some() {
+            return;
+        }
+        // A peer that tries the code has been reached.
+        if let Some(dht) = self.dht.as_mut().filter(|_| self.tries.is_empty()) {
+            let (found, windows) = dht.poll_volunteers(engine);
+            if !found.is_empty() {
+                let relays = found.iter().map(as_relay).collect();
+                (self.on_event)(Event::Code(CodeEvent::Volunteers { relays }));
+                self.volunteers.begin(engine, found, self.code.number(), windows);
+            }
+        }
+        for face in self.volunteers.overdue(now) {
+            if self.tries.contains_key(&face) {
+                engine.drop_face(face, "the relay passes nothing more");
+            }
+        }
+        self.dialled.extend(self.volunteers.poll(engine));
     }
 
     /// When the DHT is asked, if it is to be.
@@ -382,7 +412,8 @@ impl CodeClient<'_> {
                     let _ = engine.finish_stream(face, *stream);
                     let Some(from) = self.dialled.get(&face).cloned() else { return };
                     let port = self.port_to(engine, &from);
-                    self.taken = Some(TakenCode { text, from, port });
+                    let relays = self.volunteers.relays_of(&from);
+                    self.taken = Some(TakenCode { text, from, port, relays });
                     self.deadline = engine.now() + GOODBYE;
                 }
                 Err(why) => self.failed(engine, face, why),
@@ -429,6 +460,7 @@ impl Program for CodeClient<'_> {
                     self.tried.retain(|_, by| *by != face);
                 }
                 self.again.retain(|(_, of)| *of != face);
+                self.volunteers.went_down(engine.now(), face, &why);
                 self.why = why.to_string();
             }
             EngineEvent::Stream { face, stream, what } => {
@@ -457,6 +489,7 @@ impl Program for CodeClient<'_> {
             self.dial(engine, PeerAddress::Link { address, key: None });
         }
         self.ask_dht(engine, now);
+        self.ask_volunteers(engine, now);
         due.into_iter().try_for_each(|face| self.begin(engine, face))
     }
 
@@ -481,7 +514,8 @@ impl Program for CodeClient<'_> {
         let lan = self.lan.as_ref().map(CodeSearch::poll_timeout);
         let waits = self.dht_due().filter(|_| self.tries.is_empty());
         let dht = self.dht.as_ref().and_then(|dht| dht.poll_timeout(now));
+        let volunteers = self.volunteers.poll_timeout(now).filter(|_| self.taken.is_none());
         let ends = [Some(self.deadline), self.others_until];
-        ends.into_iter().chain([again, lan, waits, dht]).flatten().min()
+        ends.into_iter().chain([again, lan, waits, dht, volunteers]).flatten().min()
     }
 }

@@ -35,6 +35,18 @@ pub struct AnnounceOptions {
 pub struct DhtStart {
     /// Each HOST:PORT. `None`: nodes of an earlier run, or the public bootstrap nodes.
     pub bootstrap: Option<Vec<String>>,
+    /// Whether the two sides of a code may meet at relays of strangers that are listed there.
+    pub volunteers: VolunteerUse,
+}
+
+/// Whether volunteer relays are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VolunteerUse {
+    /// They are asked if there is no direct way.
+    #[default]
+    Ask,
+    /// They are not.
+    Never,
 }
 
 /// The name of a publisher's object as people write it: the file's name if the object has the default name for a file,

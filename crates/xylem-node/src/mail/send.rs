@@ -399,7 +399,8 @@ fn listen_with(
                 .card(&addresses, relays.first().map(|relay| &relay.at), wall_clock())?
                 .to_string();
             let at = addresses.into_iter().map(Into::into).collect();
-            let how = ShowOptions { relay: relays.first().cloned(), lan: show.lan, dht: show.dht };
+            let relay = relays.first().cloned();
+            let how = ShowOptions { relay, lan: show.lan, dht: show.dht, names: Vec::new() };
             Some(CodeServer::new(&mut engine, (Offered::Card, card), at, &how)?)
         }
     };
@@ -444,7 +445,9 @@ impl Program for MailListener<'_> {
                 self.mail_server.handle(engine, face, stream, what);
             }
             EngineEvent::Relay { relay, at, what } => {
-                self.code.iter_mut().for_each(|code| code.handle_relay(engine, relay, &what));
+                if self.code.as_mut().is_some_and(|code| code.handle_relay(engine, relay, &what)) {
+                    return Ok(());
+                }
                 Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
             }
             // Nothing is served by name here.

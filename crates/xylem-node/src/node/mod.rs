@@ -7,6 +7,7 @@ mod config;
 mod error;
 mod host;
 mod relay;
+mod volunteer;
 
 pub use config::{MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRole, NodeRoute};
 pub use error::NodeError;
@@ -33,9 +34,11 @@ use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 
 use crate::event::Event;
 use crate::mail::{MailServer, while_delivering};
+use crate::meeting::CodeDht;
 use crate::shaping;
 use crate::waking::wake_of;
 use host::ManagedEngine;
+use volunteer::VolunteerListing;
 use xylem_engine::now_ms;
 use xylem_engine::resolve;
 use xylem_engine::{Engine, EngineEvent, FaceLimits, Program};
@@ -56,6 +59,7 @@ pub fn run_node(
     node.join_multicast(on_event)?;
     node.connect(on_event)?;
     let mail = MailStore::open_existing(&node.config.store)?;
+    let volunteer = node.volunteer(on_event);
     let NodeSetup { config, mut engine, management, started_ms, mail_server } = node;
     while_delivering(mail.as_ref(), &[], |events, _| {
         let wanted_level = config.links.shaping.level;
@@ -71,10 +75,12 @@ pub fn run_node(
                 .as_ref()
                 .map(|options| (options.report, relay::RelayCountReport::default())),
             clients: relay::SavedClients::default(),
+            listing: volunteer,
             events,
             on_event,
         };
         engine.run(&mut forwarding, stop)?;
+        forwarding.listing.iter().for_each(|listing| listing.leave(&mut engine));
         engine.close();
         if forwarding.relay.is_some() {
             relay_clients::forget(&config.store);
@@ -166,6 +172,18 @@ impl NodeSetup {
         relay::start(&mut self.engine, options, on_event);
         relay::wake(&mut self.engine, &self.config.store, on_event);
         Ok(())
+    }
+
+    /// Lists the relay for strangers, if the options ask for that.
+    fn volunteer(&mut self, on_event: &mut dyn FnMut(Event)) -> Option<VolunteerListing> {
+        let start = self.config.relay.as_ref()?.volunteer.clone()?;
+        let how = CodeDht::new(start, &self.config.store);
+        let listing = VolunteerListing::new(&mut self.engine, &how);
+        if listing.is_none() {
+            let what = "this relay is not listed for strangers: it listens on loopback alone";
+            on_event(Event::warning(what));
+        }
+        listing
     }
 
     /// Joins the multicast groups on each interface. Failure is an error only for interfaces that the settings name:
@@ -304,6 +322,8 @@ struct NodeProgram<'a> {
     /// Interval between reports of relayed traffic, and the latest report.
     relay: Option<(Duration, relay::RelayCountReport)>,
     clients: relay::SavedClients,
+    /// Lists the relay in the DHT.
+    listing: Option<VolunteerListing>,
     /// Events of the thread that delivers mail.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
@@ -387,6 +407,9 @@ impl Program for NodeProgram<'_> {
             report.report(engine, now, *every, self.on_event);
             self.clients.keep(engine, now, self.store, self.on_event);
         }
+        if let Some(listing) = &mut self.listing {
+            listing.handle_timeout(engine, self.on_event);
+        }
         self.mail_server.poll(engine, self.on_event);
         self.events.try_iter().for_each(&mut *self.on_event);
         Ok(())
@@ -394,7 +417,8 @@ impl Program for NodeProgram<'_> {
 
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
         let report = self.relay.as_ref().map(|(_, report)| report.due());
-        self.management.poll_timeout().into_iter().chain(report).min()
+        let listing = self.listing.as_ref().and_then(VolunteerListing::poll_timeout);
+        self.management.poll_timeout().into_iter().chain(report).chain(listing).min()
     }
 }
 

@@ -11,6 +11,7 @@ use xylem_peers::reachable::{LINK_PORT, PeerUri};
 use xylem_peers::relay_clients;
 use xylem_reach::relay::RelayConfig;
 
+use crate::discovery::DhtStart;
 use crate::event::Event;
 use xylem_engine::resolve;
 
@@ -26,6 +27,8 @@ pub struct RelayOptions {
     pub announce: Vec<Address>,
     /// Interval between reports.
     pub report: Duration,
+    /// Where to list the relay in the DHT, for peers that know no relay; `None`: nowhere.
+    pub volunteer: Option<DhtStart>,
 }
 
 impl Default for RelayOptions {
@@ -35,6 +38,7 @@ impl Default for RelayOptions {
             second_port: None,
             announce: Vec::new(),
             report: Duration::from_secs(3),
+            volunteer: None,
         }
     }
 }
@@ -156,11 +160,18 @@ impl SavedClients {
     }
 }
 
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Message for a relay that has passed the bytes of an hour.
+const OVER_HOUR: &str = "this relay has passed as many bytes as it may in an hour (`bytes_per_hour`): it drops all more until \
+     the hour is over";
+
 /// The time of the next report, and the counts of the last.
 #[derive(Default)]
 pub(super) struct RelayCountReport {
     due: Duration,
     told: BTreeMap<&'static str, u64>,
+    /// When it was reported last that the bytes of the hour are used up.
+    warned: Option<Duration>,
 }
 
 impl RelayCountReport {
@@ -179,6 +190,12 @@ impl RelayCountReport {
         let Some(metrics) = engine.relayed().filter(|_| now >= self.due) else { return };
         self.due = now + every;
         let counts: BTreeMap<_, _> = metrics.each().into_iter().collect();
+        let over = |counts: &BTreeMap<_, _>| counts.get("over_hour").copied().unwrap_or(0);
+        let is_fresh = self.warned.is_none_or(|at| now >= at + HOUR);
+        if over(&counts) > over(&self.told) && is_fresh {
+            self.warned = Some(now);
+            on_event(Event::warning(OVER_HOUR));
+        }
         if counts != self.told {
             self.told.clone_from(&counts);
             on_event(Event::Relayed { counts });

@@ -188,7 +188,7 @@ pub(crate) fn share_with(
         if let (true, Event::Shared { ticket, .. }) = (options.code, &shared) {
             let dht = options.code_dht.clone().map(|start| CodeDht::new(start, &options.store));
             let relay = options.relays.first().cloned();
-            let how = ShowOptions { relay, lan: options.beside.lan, dht };
+            let how = ShowOptions { relay, lan: options.beside.lan, dht, names: Vec::new() };
             server.show_code(&mut engine, ticket, &how)?;
         }
         server.report(shared);

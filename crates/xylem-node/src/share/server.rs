@@ -240,7 +240,9 @@ impl<'a> ShareServer<'a> {
     ) -> Result<(), ShareError> {
         if self.code.is_none() {
             let (text, at) = (ticket.to_string(), ticket.addresses.clone());
-            self.code = Some(CodeServer::new(engine, (Offered::Ticket, text), at, how)?);
+            let ShareEndpoint { publisher, relay_vouch: vouch, .. } = self.at;
+            let how = ShowOptions { names: vec![VouchedName { publisher, vouch }], ..how.clone() };
+            self.code = Some(CodeServer::new(engine, (Offered::Ticket, text), at, &how)?);
         }
         Ok(())
     }
@@ -462,7 +464,9 @@ impl Program for ShareServer<'_> {
                 if let Some(standing) = &mut self.standing {
                     standing.on_relay_report(engine.now(), relay, at, reaching::news(&what));
                 }
-                self.code.iter_mut().for_each(|code| code.handle_relay(engine, relay, &what));
+                if self.code.as_mut().is_some_and(|code| code.handle_relay(engine, relay, &what)) {
+                    return Ok(());
+                }
                 self.at.announce_own_addresses(engine);
                 Event::of_relay(at, what).into_iter().for_each(&mut *self.on_event);
             }

@@ -90,7 +90,7 @@ fn a_sharer_is_listed_by_eight_tickets_and_punches_to_a_listed_getter() {
     engine.bind_link("127.0.0.1:0".parse().unwrap()).unwrap();
     let (node, dir) = (socket(), tempfile::tempdir().unwrap());
     let bootstrap = Some(vec![node.local_addr().unwrap().to_string()]);
-    let how = CodeDht::new(DhtStart { bootstrap }, dir.path());
+    let how = CodeDht::new(DhtStart { bootstrap, ..Default::default() }, dir.path());
     let mut listings = TicketListings::new(&mut engine, &how).unwrap();
     let root = |n: u8| Hash::from_bytes([n; 32]);
     let key = |n| TicketMeeting::new(&root(n), &PUBLISHER).sharers;

@@ -4,6 +4,8 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
+use xylem_object::PublisherKey;
+
 use super::exchange::CodeRole;
 use crate::names::DHT_KEY_LEN;
 
@@ -40,6 +42,18 @@ pub fn meeting_key(number: u32, window: u64, role: CodeRole) -> [u8; DHT_KEY_LEN
     key
 }
 
+/// The key as whose publisher the offerer registers at volunteer relays, so that the taker can ask for it there. Whoever
+/// knows the number can compute it: it authenticates nothing, which the words do.
+#[must_use]
+pub fn meeting_publisher(number: u32, window: u64) -> PublisherKey {
+    let mut material = [0; 12];
+    let (of_number, of_window) = material.split_at_mut(4);
+    of_number.copy_from_slice(&number.to_be_bytes());
+    of_window.copy_from_slice(&window.to_be_bytes());
+    let context = "xylem-reach v1 code offerer's name at volunteer relays";
+    PublisherKey::from_bytes(&xylem_hash::derive_key(context, &material))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,6 +68,13 @@ mod tests {
         keys.sort();
         keys.dedup();
         assert_eq!(keys.len(), 6);
+    }
+
+    #[test]
+    fn the_name_at_volunteers_follows_from_number_and_window() {
+        let of = |number, window| meeting_publisher(number, window).public();
+        assert_eq!(of(10_000, 5), of(10_000, 5));
+        assert!(of(10_000, 5) != of(10_001, 5) && of(10_000, 5) != of(10_000, 6));
     }
 
     /// A code that is shown at any time is found by a taker at any time of its life, also if a clock is wrong by some

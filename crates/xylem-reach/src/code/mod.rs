@@ -24,7 +24,9 @@ mod tests;
 
 pub use error::{CodeEnd, CodeError, TakeError};
 pub use exchange::CodeRole;
-pub use meeting::{MEETING_WINDOW, meeting_key, meeting_window, meeting_windows};
+pub use meeting::{
+    MEETING_WINDOW, meeting_key, meeting_publisher, meeting_window, meeting_windows,
+};
 pub use message::MAX_TEXT;
 pub use offer::{CodeOffer, CodeOfferEvent, LIFETIME, MAX_WRONG_GUESSES};
 pub use punching::{CodePunching, MAX_PUNCHED, MAX_PUNCHES, PUNCH_LEN, PunchWay};

@@ -100,6 +100,8 @@ pub struct CodePunching {
     proven: VecDeque<PunchWay>,
     /// Number of ways that were proven.
     proven_ways: usize,
+    /// When an address was listed first since a way was proven last.
+    unproven_since: Option<Duration>,
     /// `None`: this side never searches.
     search: Option<PortSearch>,
 }
@@ -126,6 +128,7 @@ impl CodePunching {
             hosts: HashMap::new(),
             proven: VecDeque::new(),
             proven_ways: 0,
+            unproven_since: None,
             search: None,
         }
     }
@@ -152,6 +155,7 @@ impl CodePunching {
         }
         let fresh = has_room;
         if fresh {
+            self.unproven_since.get_or_insert(now);
             self.peers.push(PunchedAddress::new(way, now, true));
         }
         fresh
@@ -162,6 +166,18 @@ impl CodePunching {
         if let Some(search) = &mut self.search {
             search.symmetric = symmetric;
         }
+    }
+
+    /// Since when an address is listed without a way that was proven after that.
+    #[must_use]
+    pub fn unproven_since(&self) -> Option<Duration> {
+        self.unproven_since
+    }
+
+    /// Whether this side searches many ports, or soon does: one side alone has a symmetric NAT.
+    #[must_use]
+    pub fn may_search(&self) -> bool {
+        self.search.as_ref().is_some_and(PortSearch::is_of_use)
     }
 
     /// The address to which many sockets are to be opened now, once; then call [`CodePunching::search_from`].
@@ -207,6 +223,7 @@ impl CodePunching {
         if is_fresh {
             self.proven.push_back(from);
             self.proven_ways = self.proven_ways.saturating_add(1);
+            self.unproven_since = None;
         }
         true
     }

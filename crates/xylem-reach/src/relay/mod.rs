@@ -37,7 +37,7 @@
 
 mod client;
 mod crowd;
-mod rate;
+pub(crate) mod rate;
 mod server;
 mod wire;
 

@@ -12,14 +12,14 @@ const CELLS: usize = 8_192;
 
 /// A rate per second, and a burst as seconds' worth of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Allowance {
+pub(crate) struct Allowance {
     pub per_second: u64,
     pub burst: Duration,
 }
 
 /// A leaky bucket: the time in nanoseconds until which everything taken is paid for.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct LeakyBucket(u64);
+pub(crate) struct LeakyBucket(u64);
 
 impl LeakyBucket {
     /// Whether anything may be taken.
@@ -33,7 +33,7 @@ impl LeakyBucket {
     }
 
     /// Takes `much` if anything is left. An amount larger than the burst is taken whole, and paid for afterwards.
-    pub(super) fn take(&mut self, now: Duration, much: u64, allowance: Option<Allowance>) -> bool {
+    pub(crate) fn take(&mut self, now: Duration, much: u64, allowance: Option<Allowance>) -> bool {
         let Some(allowance) = allowance else { return true };
         let has = self.has(now, allowance);
         if has {
@@ -46,18 +46,18 @@ impl LeakyBucket {
 /// Rates of all hosts. A keyed hash gives each host one cell in each row. A host is held back when all of its cells are
 /// empty. Other hosts can empty one of its cells, but hardly all. No list of hosts is kept, so none can be flooded.
 #[derive(Debug)]
-pub(super) struct HostBuckets {
+pub(crate) struct HostBuckets {
     key: [u8; 32],
     cells: Vec<LeakyBucket>,
 }
 
 impl HostBuckets {
-    pub(super) fn new(key: [u8; 32]) -> Self {
+    pub(crate) fn new(key: [u8; 32]) -> Self {
         Self { key, cells: vec![LeakyBucket::default(); ROWS * CELLS] }
     }
 
     /// Takes `much` for this host if anything is left, and returns whether it did.
-    pub(super) fn take(
+    pub(crate) fn take(
         &mut self,
         now: Duration,
         host: IpAddr,
@@ -74,7 +74,7 @@ impl HostBuckets {
     }
 
     /// Whether this host has anything left.
-    pub(super) fn has(&self, now: Duration, host: IpAddr, allowance: Allowance) -> bool {
+    pub(crate) fn has(&self, now: Duration, host: IpAddr, allowance: Allowance) -> bool {
         self.cells_of(host).iter().any(|cell| self.cells[*cell].has(now, allowance))
     }
 

@@ -88,6 +88,8 @@ pub struct RelayServer {
     transmits: VecDeque<(RelayPort, SocketAddr, Vec<u8>)>,
     sweep: Duration,
     metrics: RelayCounters,
+    /// When the hour began whose bytes are counted, and those bytes.
+    hour: (Duration, u64),
     /// Key from which reset tokens are derived. `None`: datagrams with unknown ids are not answered.
     reset_key: Option<[u8; 32]>,
     resets: u64,
@@ -125,6 +127,7 @@ impl RelayServer {
             transmits: VecDeque::new(),
             sweep: Duration::ZERO,
             metrics: RelayCounters::default(),
+            hour: (Duration::ZERO, 0),
             reset_key: None,
             resets: 0,
             waking: RestartNotices::default(),
@@ -332,6 +335,11 @@ impl RelayServer {
         }
         let much = u64::try_from(datagram.len()).unwrap_or(u64::MAX);
         let host = one.host;
+        if !self.config.has_room_in_hour(now, &mut self.hour) {
+            self.metrics.over_hour = self.metrics.over_hour.saturating_add(1);
+            self.metrics.dropped = self.metrics.dropped.saturating_add(1);
+            return None;
+        }
         let passes = one.bytes.take(now, much, self.config.bytes_of_key())
             && self.rates.bytes.take(now, host, much, self.config.bytes_of_host());
         let far = self.circuits.far_end(&self.registrations, now, slot, tag);
@@ -347,6 +355,7 @@ impl RelayServer {
         datagram.get_mut(..HEADER)?.copy_from_slice(&far.down.header(Some(far_tag)));
         self.metrics.datagrams = self.metrics.datagrams.saturating_add(1);
         self.metrics.bytes = self.metrics.bytes.saturating_add(much);
+        self.hour.1 = self.hour.1.saturating_add(much);
         Some(far.at)
     }
 

@@ -93,7 +93,7 @@ fn shown(node: &mut Node, number: u32, bootstrap: &str) -> (u32, u64, Vec<[u8; 2
     let mut engine = Engine::new(endpoint, forwarder).unwrap();
     engine.bind_link("127.0.0.1:0".parse().unwrap()).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let start = DhtStart { bootstrap: Some(vec![bootstrap.to_owned()]) };
+    let start = DhtStart { bootstrap: Some(vec![bootstrap.to_owned()]), ..Default::default() };
     let meeting = OfferMeeting::new(&mut engine, &CodeDht::new(start, dir.path()), number).unwrap();
     let window = meeting.window;
     let until = Duration::from_secs(20);

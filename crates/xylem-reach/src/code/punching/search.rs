@@ -120,6 +120,11 @@ impl PortSearch {
         fits.filter(|(.., at)| now.is_none_or(|now| now >= *at)).min_by_key(|(.., at)| *at)
     }
 
+    /// Whether it has begun, or will.
+    pub(super) fn is_of_use(&self) -> bool {
+        self.begun || self.due(None).is_some()
+    }
+
     /// See [`super::CodePunching::poll_sockets`].
     pub(super) fn poll_sockets(&mut self, now: Duration) -> Option<SocketAddrV4> {
         let (ip, port, _) = self.due(Some(now)).filter(|_| self.symmetric == Some(true))?;

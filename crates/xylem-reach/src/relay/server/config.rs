@@ -5,6 +5,8 @@ use core::time::Duration;
 use crate::relay::rate::Allowance;
 use crate::relay::wire::RelayRefusal;
 
+const HOUR: Duration = Duration::from_secs(3_600);
+
 /// A relay's limits. A host is an IPv4 address or the first 64 bits of an IPv6 address. A site is the first 24 bits of
 /// an IPv4 address or the first 48 of an IPv6 address.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,6 +35,8 @@ pub struct RelayConfig {
     pub bytes_per_second_of_key: Option<u64>,
     /// Bytes sent per host and second, with a burst of two seconds' worth. `None`: no limit.
     pub bytes_per_second_of_host: Option<u64>,
+    /// Bytes forwarded in an hour, for all together. What exceeds it is dropped until the hour is over. `None`: no limit.
+    pub bytes_per_hour: Option<u64>,
     /// Lifetime of a registration after its last keep-alive, at most 65,535 s.
     pub lifetime: Duration,
     /// Port number of the relay's second port.
@@ -56,6 +60,7 @@ impl Default for RelayConfig {
             connects_per_second: Some(16),
             bytes_per_second_of_key: None,
             bytes_per_second_of_host: None,
+            bytes_per_hour: None,
             lifetime: Duration::from_secs(120),
             second_port: None,
             hidden: None,
@@ -82,6 +87,22 @@ impl RelayConfig {
             bytes_per_second_of_host: Some(64 << 10),
             ..Self::default()
         }
+    }
+
+    /// Limits the bytes of strangers, where nothing limits them yet: 512 KB/s of a registration, 1 MB/s of a host, 10 GB an
+    /// hour in all.
+    pub fn for_strangers(&mut self) {
+        self.bytes_per_second_of_key.get_or_insert(512_000);
+        self.bytes_per_second_of_host.get_or_insert(1_000_000);
+        self.bytes_per_hour.get_or_insert(10_000_000_000);
+    }
+
+    /// Whether more may be forwarded in this hour: when it began, and its bytes so far. A new one begins when it is over.
+    pub(super) fn has_room_in_hour(&self, now: Duration, hour: &mut (Duration, u64)) -> bool {
+        if now >= hour.0.saturating_add(HOUR) {
+            *hour = (now, 0);
+        }
+        self.bytes_per_hour.is_none_or(|most| hour.1 < most)
     }
 
     pub(super) fn registering(&self) -> Option<Allowance> {
@@ -140,6 +161,8 @@ pub struct RelayCounters {
     pub bytes: u64,
     /// Datagrams dropped, because a limit was reached or there was no circuit.
     pub dropped: u64,
+    /// Datagrams dropped, because the bytes of the hour are used up. They count in `dropped` as well.
+    pub over_hour: u64,
     /// Resets sent in answer to datagrams with unknown ids, as of clients from before a restart.
     pub resets: u64,
 }
@@ -157,7 +180,7 @@ impl RelayCounters {
 
     /// Each counter with its name, for export.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 17] {
+    pub fn each(&self) -> [(&'static str, u64); 18] {
         let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
         [
             ("registrations", count(self.registrations)),
@@ -176,7 +199,30 @@ impl RelayCounters {
             ("datagrams", self.datagrams),
             ("bytes", self.bytes),
             ("dropped", self.dropped),
+            ("over_hour", self.over_hour),
             ("resets", self.resets),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_an_hour_are_limited_and_then_begin_anew() {
+        let mut limits = RelayConfig::default();
+        let mut hour = (Duration::ZERO, u64::MAX);
+        assert!(limits.has_room_in_hour(Duration::ZERO, &mut hour), "no limit");
+        limits.for_strangers();
+        assert!(!limits.has_room_in_hour(HOUR - Duration::from_millis(1), &mut hour));
+        assert!(limits.has_room_in_hour(HOUR, &mut hour));
+        assert_eq!(hour, (HOUR, 0));
+        hour.1 = 10_000_000_000;
+        assert!(!limits.has_room_in_hour(HOUR * 2 - Duration::from_millis(1), &mut hour));
+        // What the settings have stays.
+        let mut limits = RelayConfig { bytes_per_hour: Some(5), ..RelayConfig::default() };
+        limits.for_strangers();
+        assert_eq!(limits.bytes_per_hour, Some(5));
     }
 }
