@@ -654,7 +654,10 @@ mod tests {
                 regions
             }
         );
-        all!(multicast.unwrap(), MulticastTable { enabled, group, interfaces });
+        all!(
+            multicast.unwrap(),
+            MulticastTable { enabled, group, ipv6, group_v6, interfaces, ad_hoc }
+        );
         all!(
             management.unwrap(),
             ManagementTable { localhop, readvertise, anchors, certificates, schema, unix_sockets }
