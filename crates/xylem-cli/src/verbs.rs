@@ -55,7 +55,7 @@ macro_rules! verb {
 const GROUPS: &[VerbGroup] = &[
     VerbGroup {
         name: "ndn",
-        about: "NDN: node, ctl, put, peek, ping, traffic, svs, dump, dissect, schema, ca, request",
+        about: "NDN: node, ctl, put, peek, ping, traffic, dump, schema, ca and more",
         examples: "Examples:
   xylem ndn node                       a forwarder for this machine's programs
   xylem ndn put /alice/film film.mkv   publishes a file for any NDN program
