@@ -15,7 +15,8 @@ fuzz_target!(|data: &[u8]| {
     let Some((&many, mut rest)) = data.split_first() else { return };
     let mut volunteer = VolunteerAnswers::new([7; 32], &[1; 32]);
     let mut search = VolunteerSearch::new(u32::from(many), false, &[2; 32]);
-    let (mut now, mut queries, mut sent) = (Duration::ZERO, Vec::new(), 0);
+    let mut queries: Vec<(SocketAddr, [u8; VOLUNTEER_LEN])> = Vec::new();
+    let (mut now, mut sent) = (Duration::ZERO, 0);
     // Each step: what it is, and how many of the following bytes it takes.
     while let [what, length, more @ ..] = rest {
         let (bytes, after) = more.split_at(more.len().min(usize::from(*length)));
@@ -32,7 +33,9 @@ fuzz_target!(|data: &[u8]| {
             // A good answer to a query that was sent, with a bit of it changed or not.
             _ => {
                 let Some((to, query)) = queries.pop() else { continue };
-                if let VolunteerReply::Answer(mut answer) = volunteer.handle_datagram(now, at, &query) {
+                if let VolunteerReply::Answer(mut answer) =
+                    volunteer.handle_datagram(now, at, &query)
+                {
                     if let [place, ..] = bytes {
                         answer[usize::from(*place) % VOLUNTEER_LEN] ^= 1;
                         assert!(!search.handle_datagram(now, to, &answer));
