@@ -182,25 +182,37 @@ impl VolunteerAnswers {
 pub struct VolunteerRelay {
     /// The link key that it has to prove.
     pub key: [u8; 32],
-    /// Its addresses over UDP that have answered, at most one of each family.
+    /// Addresses over UDP that have answered with this key. The relay is at those that prove it.
     pub at: Vec<SocketAddr>,
     /// Time from the query to the answer.
     pub round_trip: Duration,
 }
 
 struct ListedVolunteer {
-    at: SocketAddr,
+    /// Listed addresses of the host, which differ in their ports: one may be an old one, or a liar's.
+    at: Vec<SocketAddr>,
     /// Its place in the order of this code: a hash, which an attacker with few hosts cannot choose.
     rank: [u8; 32],
-    /// The salts of the queries that were sent to it, and when.
-    queries: Vec<(Salt, Duration)>,
-    /// The link key that it has answered with, and how long that took.
-    answer: Option<([u8; 32], Duration)>,
+    /// The queries that were sent to it.
+    queries: Vec<SentQuery>,
+    answer: Option<VolunteerAnswered>,
+}
+
+struct SentQuery {
+    salt: Salt,
+    to: SocketAddr,
+    at: Duration,
+}
+
+struct VolunteerAnswered {
+    from: SocketAddr,
+    link_key: [u8; 32],
+    round_trip: Duration,
 }
 
 impl ListedVolunteer {
     fn first_asked(&self) -> Option<Duration> {
-        self.queries.first().map(|(_, at)| *at)
+        self.queries.first().map(|query| query.at)
     }
 
     /// Until when an answer is waited for.
@@ -253,13 +265,18 @@ impl VolunteerSearch {
         }
         let rank = self.rank(at);
         let place = self.listed.partition_point(|known| known.rank < rank);
-        let is_known = self.listed.get(place).is_some_and(|known| known.rank == rank);
+        if let Some(known) = self.listed.get_mut(place).filter(|known| known.rank == rank) {
+            if known.at.len() < MAX_VOLUNTEER_QUERIES && !known.at.contains(&at) {
+                known.at.push(at);
+            }
+            return;
+        }
         // When all places are taken, one that ranks better takes the last, if that was not asked yet.
-        if is_known || (self.listed.len() >= MAX_LISTED && !self.drop_last(rank)) {
+        if self.listed.len() >= MAX_LISTED && !self.drop_last(rank) {
             return;
         }
         self.begins.get_or_insert(now.saturating_add(GATHER));
-        let fresh = ListedVolunteer { at, rank, queries: Vec::new(), answer: None };
+        let fresh = ListedVolunteer { at: vec![at], rank, queries: Vec::new(), answer: None };
         self.listed.insert(place, fresh);
     }
 
@@ -303,8 +320,9 @@ impl VolunteerSearch {
         self.draws.fill(&mut salt);
         let query = seal(&self.key, VolunteerKind::Query, salt, &[0; HIDDEN]);
         let asked = self.listed.get_mut(place)?;
-        asked.queries.push((salt, now));
-        Some((asked.at, query))
+        let to = *asked.at.get(asked.queries.len()).or(asked.at.first())?;
+        asked.queries.push(SentQuery { salt, to, at: now });
+        Some((to, query))
     }
 
     /// The best host that was not asked, if one more may be.
@@ -333,11 +351,13 @@ impl VolunteerSearch {
         let from = SocketAddr::new(from.ip().to_canonical(), from.port());
         let Some((returned, rest)) = body.split_first_chunk::<SALT>() else { return true };
         let Some(link_key) = rest.first_chunk::<32>() else { return true };
-        let waits = |it: &&mut ListedVolunteer| it.at == from && it.answer.is_none();
-        if let Some(asked) = self.listed.iter_mut().find(waits)
-            && let Some((_, sent)) = asked.queries.iter().find(|(salt, _)| salt == returned)
-        {
-            asked.answer = Some((*link_key, now.saturating_sub(*sent)));
+        for asked in self.listed.iter_mut().filter(|it| it.answer.is_none()) {
+            let is_it = |query: &&SentQuery| query.to == from && query.salt == *returned;
+            if let Some(query) = asked.queries.iter().find(is_it) {
+                let round_trip = now.saturating_sub(query.at);
+                asked.answer = Some(VolunteerAnswered { from, link_key: *link_key, round_trip });
+                break;
+            }
         }
         true
     }
@@ -349,11 +369,12 @@ impl VolunteerSearch {
         let mut chosen: Vec<VolunteerRelay> = Vec::new();
         for is_v4 in [true, false] {
             for it in self.best(now, |at| at.is_ipv4() == is_v4)? {
-                let Some((key, round_trip)) = it.answer else { continue };
+                let Some(answered) = &it.answer else { continue };
+                let (key, round_trip, at) = (answered.link_key, answered.round_trip, answered.from);
+                // Any volunteer can answer with another's key. The relay is dialled at all of them.
                 match chosen.iter_mut().find(|known| known.key == key) {
-                    Some(known) if known.at.iter().any(|at| at.is_ipv4() == is_v4) => {}
-                    Some(known) => known.at.push(it.at),
-                    None => chosen.push(VolunteerRelay { key, at: vec![it.at], round_trip }),
+                    Some(known) => known.at.push(at),
+                    None => chosen.push(VolunteerRelay { key, at: vec![at], round_trip }),
                 }
             }
         }
@@ -368,7 +389,7 @@ impl VolunteerSearch {
         is_of: impl Fn(SocketAddr) -> bool,
     ) -> Option<Vec<&ListedVolunteer>> {
         let (mut best, may_ask) = (Vec::new(), self.next_to_ask().is_some());
-        for it in self.listed.iter().filter(|it| is_of(it.at)) {
+        for it in self.listed.iter().filter(|it| it.at.first().is_some_and(|at| is_of(*at))) {
             if best.len() >= CHOSEN_VOLUNTEERS {
                 break;
             }

@@ -3,15 +3,15 @@
 //! The library supplies the addresses, checks that each is exactly one address, and limits the number of emails in an
 //! hour. The address is the only text of a stranger in an email.
 
+use crate::ca::mail_args::{MailArgs, SmtpSecurity};
 use crate::exit::{CommandFailure, Exit};
-use clap::{Args, ValueEnum};
 use lettre::address::{Address, Envelope};
 use lettre::transport::smtp::authentication::Credentials;
 use lettre::transport::smtp::client::{Tls, TlsParameters};
 use lettre::{SmtpTransport, Transport};
 use std::fs;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -25,40 +25,6 @@ const QUEUE: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Characters of a prefix that an email shows at most.
 const SHOWN: usize = 200;
-
-/// How emails are sent.
-#[derive(Debug, Args)]
-pub(crate) struct MailArgs {
-    /// The SMTP relay that sends codes [default port: 587; with --smtp-security tls 465]
-    #[arg(long, value_name = "HOST[:PORT]", requires = "smtp_from")]
-    smtp: Option<String>,
-
-    /// The sender's address
-    #[arg(long, value_name = "ADDRESS", requires = "smtp")]
-    smtp_from: Option<Address>,
-
-    /// Log in to the relay as this user; never over an unencrypted connection to another machine
-    #[arg(long, value_name = "USER", requires_all = ["smtp", "smtp_password_file"])]
-    smtp_user: Option<String>,
-
-    /// The first line of this file is the password
-    #[arg(long, value_name = "FILE", requires = "smtp_user")]
-    smtp_password_file: Option<PathBuf>,
-
-    /// How the connection to the relay is protected [default: starttls; none to this machine itself]
-    #[arg(long, value_name = "HOW", requires = "smtp")]
-    smtp_security: Option<Security>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Security {
-    /// TLS after STARTTLS, or no email
-    Starttls,
-    /// TLS from the first byte
-    Tls,
-    /// No encryption: anybody on the path can read the codes
-    None,
-}
 
 /// The outcome of an email.
 pub(super) struct MailOutcome {
@@ -90,7 +56,11 @@ impl Mailer {
         wanted: bool,
         prefix: &Name,
     ) -> Result<Option<Self>, CommandFailure> {
-        let (relay, from) = match (&args.smtp, args.smtp_from.clone()) {
+        let sender = |text: &String| {
+            text.parse::<Address>().map_err(|e| usage(format!("--smtp-from {text}: {e}")))
+        };
+        let sender = args.smtp_from.as_ref().map(sender).transpose()?;
+        let (relay, from) = match (&args.smtp, sender) {
             (Some(_), _) if !wanted => {
                 return Err(usage("--smtp works only with --challenge email"));
             }
@@ -138,20 +108,20 @@ fn transport(relay: &str, args: &MailArgs) -> Result<SmtpTransport, CommandFailu
     let (host, port) = host_and_port(relay)
         .ok_or_else(|| usage(format!("--smtp {relay}: expected HOST or HOST:PORT")))?;
     let here = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
-    let otherwise = if here { Security::None } else { Security::Starttls };
+    let otherwise = if here { SmtpSecurity::None } else { SmtpSecurity::Starttls };
     let security = args.smtp_security.unwrap_or(otherwise);
     let parameters = || TlsParameters::new(host.to_owned()).map_err(usage);
     let (tls, usual) = match security {
-        Security::Starttls => (Tls::Required(parameters()?), 587),
-        Security::Tls => (Tls::Wrapper(parameters()?), 465),
-        Security::None => (Tls::None, if here { 25 } else { 587 }),
+        SmtpSecurity::Starttls => (Tls::Required(parameters()?), 587),
+        SmtpSecurity::Tls => (Tls::Wrapper(parameters()?), 465),
+        SmtpSecurity::None => (Tls::None, if here { 25 } else { 587 }),
     };
     let mut builder = SmtpTransport::builder_dangerous(host)
         .port(port.unwrap_or(usual))
         .timeout(Some(PATIENCE))
         .tls(tls);
     if let (Some(user), Some(file)) = (&args.smtp_user, &args.smtp_password_file) {
-        if security == Security::None && !here {
+        if security == SmtpSecurity::None && !here {
             return Err(usage(
                 "--smtp-security none: a password is not sent in clear to another machine; use starttls or tls",
             ));

@@ -2,6 +2,7 @@
 
 #[cfg_attr(not(feature = "smtp"), path = "no_mail.rs")]
 mod mail;
+mod mail_args;
 mod serving;
 
 use crate::cli::Common;
@@ -11,7 +12,8 @@ use crate::peek::AtArgs;
 use crate::share::parse_identity;
 use crate::stop;
 use clap::Args;
-use mail::{MailArgs, Mailer};
+use mail::Mailer;
+use mail_args::MailArgs;
 use serde::Serialize;
 use serving::CaServing;
 use std::path::PathBuf;

@@ -1,12 +1,8 @@
 //! [`Mailer`] of a build without the feature `smtp`: codes are never sent by email.
 
+use crate::ca::mail_args::MailArgs;
 use crate::exit::{CommandFailure, Exit};
-use clap::Args;
 use xylem_packet::Name;
-
-/// There are no options for emails.
-#[derive(Debug, Args)]
-pub(crate) struct MailArgs {}
 
 /// The outcome of an email.
 pub(super) struct MailOutcome {
@@ -22,13 +18,17 @@ pub(super) enum Mailer {}
 impl Mailer {
     /// Refuses emails that are `wanted`.
     pub(super) fn of(
-        MailArgs {}: MailArgs,
+        args: MailArgs,
         wanted: bool,
         _: &Name,
     ) -> Result<Option<Self>, CommandFailure> {
         let what =
             "emails are not built into this program: --challenge email needs the feature `smtp`";
-        if wanted { Err(CommandFailure::new(Exit::Usage, what)) } else { Ok(None) }
+        if wanted || args.smtp.is_some() {
+            Err(CommandFailure::new(Exit::Usage, what))
+        } else {
+            Ok(None)
+        }
     }
 
     pub(super) fn send(&self, _: String, _: String, _: String) -> Option<MailOutcome> {

@@ -58,9 +58,13 @@ impl RelayTable {
         };
         rate(&mut limits.registrations_per_second, self.registrations_per_second);
         rate(&mut limits.connects_per_second, self.connects_per_second);
-        rate(&mut limits.bytes_per_second_of_key, self.bytes_per_second_of_key);
-        rate(&mut limits.bytes_per_second_of_host, self.bytes_per_second_of_host);
-        rate(&mut limits.bytes_per_hour, self.bytes_per_hour);
+        // Here it also means none for a volunteer, which has limits by itself.
+        let bytes = |own: &mut Option<u64>, wanted: Option<u64>| {
+            *own = wanted.map(|wanted| if wanted == 0 { u64::MAX } else { wanted }).or(*own);
+        };
+        bytes(&mut limits.bytes_per_second_of_key, self.bytes_per_second_of_key);
+        bytes(&mut limits.bytes_per_second_of_host, self.bytes_per_second_of_host);
+        bytes(&mut limits.bytes_per_hour, self.bytes_per_hour);
         if let Some(seconds) = self.lifetime_seconds {
             if !LIFETIME.contains(&seconds) {
                 return Err(format!(

@@ -5,6 +5,7 @@
 //! opens many sockets towards the other side, and the other side searches many ports. One match is enough; unused
 //! sockets are closed.
 
+use std::collections::HashSet;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
@@ -17,6 +18,7 @@ use xylem_sockets::{Oversize, Udp};
 use super::observed::mapping;
 use super::state::{PunchSocket, PunchSocketUser, PunchedLink, address_of, socket_of};
 use crate::dialling::wildcard;
+use crate::faces::Transport;
 use crate::{Engine, EngineEvent, PollSource};
 
 /// Most candidates announced to a peer.
@@ -141,6 +143,18 @@ impl Engine {
     /// Closes sockets that no link uses any more.
     pub(crate) fn close_sockets(&mut self, now: Duration) {
         let prefix = self.net.reaching.socket_prefix();
+        let is_due = |extra: &PunchSocket| now >= extra.closes;
+        if !self.net.reaching.punching.sockets.values().any(is_due) {
+            return;
+        }
+        // What a meeting has led to: the code's own link, and the fetch that comes after it.
+        let of_links = self.net.faces.iter().filter_map(|(_, face)| match face.transport {
+            Transport::Link(link) => {
+                socket_of(prefix, self.net.endpoint.link(link)?.remote()).map(|(number, _)| number)
+            }
+            _ => None,
+        });
+        let of_links: HashSet<u16> = of_links.collect();
         let (endpoint, tokens) = (&self.net.endpoint, &mut self.net.tokens);
         let punching = &mut self.net.reaching.punching;
         punching.sockets.retain(|number, extra| {
@@ -153,7 +167,7 @@ impl Engine {
                     let at = up.and_then(|up| socket_of(prefix, up.remote()));
                     at.is_some_and(|(at, _)| at == *number)
                 }
-                PunchSocketUser::Meeting(_) => false,
+                PunchSocketUser::Meeting(_) => of_links.contains(number),
             };
             extra.closes = now + UNUSED;
             if !used {
@@ -246,9 +260,7 @@ impl crate::Network {
         let mut numbers = Vec::with_capacity(SOCKETS);
         for _ in 0..SOCKETS {
             let Ok(mut io) = Udp::bind(wildcard(to.into()), Oversize::Lose) else { break };
-            let punching = &mut self.reaching.punching;
-            let number = punching.next_socket;
-            punching.next_socket = number.wrapping_add(1);
+            let Some(number) = self.reaching.punching.free_number() else { break };
             let token = self.token(PollSource::Extra(number));
             if io.register(&self.poll, token).is_err() {
                 self.tokens.remove(&token);

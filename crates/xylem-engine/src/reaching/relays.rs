@@ -37,14 +37,14 @@ fn room(relay: SocketAddr) -> RangeInclusive<usize> {
 }
 
 impl Engine {
-    /// Uses a relay. One that is in use already gets no second registration.
+    /// Uses a relay. One that is in use already gets no second registration. Returns whether it is a new one.
     ///
     /// # Errors
     /// Too many relays, or a system without randomness.
-    pub fn use_relay(&mut self, uses: RelayUse) -> io::Result<()> {
+    pub fn use_relay(&mut self, uses: RelayUse) -> io::Result<bool> {
         let reaching = &self.net.reaching;
         if reaching.relays.iter().any(|relay| relay.uses.key == uses.key) {
-            return Ok(());
+            return Ok(false);
         }
         if reaching.relays.len() >= MAX_RELAYS || uses.udp.len() + uses.tcp.len() == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -55,7 +55,7 @@ impl Engine {
         if listens {
             self.dial_relay(self.net.reaching.relays.len() - 1);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Ends the registration with a relay, and dials it no more for its own sake. Peers that were dialled through it stay.

@@ -394,6 +394,18 @@ impl HolePunching {
         self.sockets.get(&number).map(|extra| &extra.io)
     }
 
+    /// The next number that no socket has.
+    pub(crate) fn free_number(&mut self) -> Option<u16> {
+        for _ in 0..=u16::MAX {
+            let number = self.next_socket;
+            self.next_socket = number.wrapping_add(1);
+            if !self.sockets.contains_key(&number) {
+                return Some(number);
+            }
+        }
+        None
+    }
+
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         self.sockets.values().map(|extra| extra.closes).min()
     }

@@ -397,7 +397,9 @@ impl TakeMeeting {
         let found = self.found.map(|found| found + ANSWERED);
         let ends = [Some(self.began + NAMES), Some(self.began + LISTED), found];
         let asks = self.ask_at.filter(|_| self.entry.entered().is_some());
+        // While a peer tries the code, volunteers are not asked, and what was due stays so.
         let volunteers = self.volunteers.as_ref().and_then(|it| it.poll_timeout());
+        let volunteers = volunteers.filter(|at| *at > now);
         let later = ends.into_iter().flatten().filter(|at| *at > now);
         later.chain(asks).chain(volunteers).min()
     }

@@ -95,8 +95,8 @@ struct ShownCode {
     lan: Option<nearby::CodeAnnouncement>,
     /// Lists it in the DHT, as long as it is good.
     meeting: Option<Box<OfferMeeting>>,
-    /// Keys of volunteer relays at which takers find it.
-    volunteers: Vec<[u8; 32]>,
+    /// Keys of volunteer relays at which takers find it, and whether each has registered this end.
+    volunteers: HashMap<[u8; 32], bool>,
     /// Names by which the content is asked for there.
     names: Vec<VouchedName>,
 }
@@ -138,9 +138,13 @@ impl CodeServer {
     ) -> bool {
         let (offered, until) = match &mut self.state {
             CodeServerState::Waits { what, until } => (what, until),
-            CodeServerState::Shown(shown) if shown.volunteers.contains(&relay) => {
-                if matches!(what, RelayNotice::Failed { .. }) {
-                    engine.leave_relay(&relay);
+            CodeServerState::Shown(shown) if shown.volunteers.contains_key(&relay) => {
+                let registered = shown.volunteers.entry(relay).or_default();
+                match what {
+                    RelayNotice::Registered { .. } => *registered = true,
+                    // One that has served may be restarting.
+                    RelayNotice::Failed { .. } if !*registered => engine.leave_relay(&relay),
+                    RelayNotice::Failed { .. } | RelayNotice::Observed { .. } => {}
                 }
                 return true;
             }
@@ -334,8 +338,8 @@ impl ShownCode {
         };
         let relays = found.iter().map(volunteers::as_relay).collect();
         on_event(Event::Code(CodeEvent::Volunteers { relays }));
-        self.volunteers.extend(found.iter().map(|volunteer| volunteer.key));
-        volunteers::register(engine, &found, &self.names, (number, window));
+        let new = volunteers::register(engine, &found, &self.names, (number, window));
+        self.volunteers.extend(new.into_iter().map(|key| (key, false)));
     }
 
     fn new(
@@ -375,7 +379,7 @@ impl ShownCode {
             full,
             lan,
             meeting,
-            volunteers: Vec::new(),
+            volunteers: HashMap::new(),
             names: how.names,
         })
     }

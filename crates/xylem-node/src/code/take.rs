@@ -195,7 +195,7 @@ pub fn take(
         dht_at: None,
         dht: None,
         volunteers: VolunteerDials::default(),
-        found: Vec::new(),
+        found: HashMap::new(),
         again: Vec::new(),
         guesses: MAX_WRONG_GUESSES,
         deadline: engine.now() + options.give_up,
@@ -255,8 +255,8 @@ struct CodeClient<'a> {
     dht: Option<TakeMeeting>,
     /// Dials through volunteer relays.
     volunteers: VolunteerDials,
-    /// Ways that were found there.
-    found: Vec<PunchWay>,
+    /// Ways that were found there, by the faces that were dialled over them.
+    found: HashMap<FaceId, PunchWay>,
     /// Busy peers, and when to ask each again.
     again: Vec<(Duration, FaceId)>,
     /// Proofs that may still be sent. Each allows the receiving peer one guess.
@@ -303,9 +303,9 @@ impl CodeClient<'_> {
         }
         let found = self.dht.as_mut().map(|dht| dht.poll(engine)).unwrap_or_default();
         for way in found {
-            self.found.push(way);
             match engine.dial_punched(way) {
                 Ok(face) => {
+                    self.found.insert(face, way);
                     let peer = PeerAddress::Link { address: way.at, key: None };
                     self.dialled.insert(face, peer);
                 }
@@ -363,10 +363,11 @@ impl CodeClient<'_> {
     }
 
     /// The local port of the link to a peer that was found in the DHT.
-    fn port_to(&self, engine: &Engine, peer: &PeerAddress) -> Option<u16> {
+    fn port_to(&self, engine: &Engine, face: FaceId, peer: &PeerAddress) -> Option<u16> {
         let at = peer.link_address()?;
-        let way = self.found.iter().find(|way| way.at == at)?;
-        engine.punched_port(*way)
+        // A face of another answer to the same dial has no way of its own.
+        let of_address = || self.found.values().find(|way| way.at == at);
+        engine.punched_port(*self.found.get(&face).or_else(of_address)?)
     }
 
     fn begin(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), TakeCodeError> {
@@ -411,7 +412,7 @@ impl CodeClient<'_> {
                 Ok(CodeTakeStep::Text(text)) => {
                     let _ = engine.finish_stream(face, *stream);
                     let Some(from) = self.dialled.get(&face).cloned() else { return };
-                    let port = self.port_to(engine, &from);
+                    let port = self.port_to(engine, face, &from);
                     let relays = self.volunteers.relays_of(&from);
                     self.taken = Some(TakenCode { text, from, port, relays });
                     self.deadline = engine.now() + GOODBYE;
@@ -449,6 +450,7 @@ impl Program for CodeClient<'_> {
                 if let Some(known) = dialled.cloned() {
                     self.dialled.entry(face).or_insert(known);
                 }
+                self.volunteers.came_up(engine.now(), face);
                 if self.taken.is_none() {
                     self.begin(engine, face)?;
                 }

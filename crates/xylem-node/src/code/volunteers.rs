@@ -140,23 +140,28 @@ pub(super) fn as_relay(volunteer: &VolunteerRelay) -> Relay {
 }
 
 /// Registers with volunteers, by the name that follows from the code's number and window, and by the names under which the
-/// content is asked for.
+/// content is asked for. Returns the keys of those that were not used before.
 pub(super) fn register(
     engine: &mut Engine,
     volunteers: &[VolunteerRelay],
     names: &[VouchedName],
     (number, window): (u32, u64),
-) {
+) -> Vec<[u8; 32]> {
     let publisher = meeting_publisher(number, window);
     let vouch = publisher.vouch(&engine.link_key().0);
     let of_code = VouchedName { publisher: publisher.public(), vouch };
     let names: Vec<VouchedName> = names.iter().cloned().chain([of_code]).collect();
+    let mut new = Vec::new();
     for volunteer in volunteers {
         let (names, uses) = (names.clone(), used(volunteer));
-        if let Err(why) = engine.use_relay(RelayUse { listens: true, names, ..uses }) {
-            tracing::debug!(%why, "cannot use a volunteer relay");
+        match engine.use_relay(RelayUse { listens: true, names, ..uses }) {
+            Ok(true) => new.push(volunteer.key),
+            // The user's own relay, or one that claims its key.
+            Ok(false) => {}
+            Err(why) => tracing::debug!(%why, "cannot use a volunteer relay"),
         }
     }
+    new
 }
 
 /// Over UDP alone: that is where it has answered.
@@ -219,6 +224,13 @@ impl VolunteerDials {
             }
         }
         dialled
+    }
+
+    /// A face is up: its exchange begins now.
+    pub(super) fn came_up(&mut self, now: Duration, face: FaceId) {
+        if let Some((_, since)) = self.faces.get_mut(&face) {
+            *since = now;
+        }
     }
 
     /// A face is gone. If it was one of these, its volunteer is asked again: the offerer may not be registered there yet.

@@ -184,7 +184,7 @@ impl MailDelivery {
             let used = reaching::to_dial(relay);
             let used = used.map_err(|e| e.to_string());
             let used = used.and_then(|uses| engine.use_relay(uses).map_err(|e| e.to_string()));
-            used.unwrap_or_else(|error| why = error);
+            used.map(drop).unwrap_or_else(|error| why = error);
         }
         for peer in peers {
             match engine.dial(peer, Persistency::Persistent) {

@@ -100,7 +100,7 @@ pub struct CodePunching {
     proven: VecDeque<PunchWay>,
     /// Number of ways that were proven.
     proven_ways: usize,
-    /// When an address was listed first since a way was proven last.
+    /// When an address was listed first; `None` once a way is proven.
     unproven_since: Option<Duration>,
     /// `None`: this side never searches.
     search: Option<PortSearch>,
@@ -155,7 +155,9 @@ impl CodePunching {
         }
         let fresh = has_room;
         if fresh {
-            self.unproven_since.get_or_insert(now);
+            if self.proven_ways == 0 {
+                self.unproven_since.get_or_insert(now);
+            }
             self.peers.push(PunchedAddress::new(way, now, true));
         }
         fresh
@@ -168,7 +170,7 @@ impl CodePunching {
         }
     }
 
-    /// Since when an address is listed without a way that was proven after that.
+    /// Since when an address is listed without any way that is proven.
     #[must_use]
     pub fn unproven_since(&self) -> Option<Duration> {
         self.unproven_since

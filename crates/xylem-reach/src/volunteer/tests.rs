@@ -187,7 +187,7 @@ fn a_choice_waits_for_better_ones_and_not_for_worse_ones() {
 
 impl ListedVolunteer {
     fn key_of_test(&self) -> u8 {
-        let IpAddr::V4(ip) = self.at.ip() else { panic!("IPv4") };
+        let IpAddr::V4(ip) = self.at[0].ip() else { panic!("IPv4") };
         ip.octets()[3]
     }
 }
@@ -220,9 +220,9 @@ fn a_forged_or_repeated_answer_changes_nothing() {
     assert_eq!((chosen[0].key, chosen[0].round_trip), (key(9), ms(50)));
 }
 
-/// A relay with both families is one relay, and a second of one family does not follow it.
+/// A relay with both families is one relay. Which of its addresses has the key, the handshake shows.
 #[test]
-fn one_relay_has_an_address_of_each_family() {
+fn one_relay_has_all_addresses_that_answer_with_its_key() {
     let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
     let v6 = [at("[2001:db8::1]:7348"), at("[2001:db8:0:1::1]:7348")];
     [relay(1), v6[0], v6[1]].into_iter().for_each(|it| search.add(ms(0), it));
@@ -233,7 +233,7 @@ fn one_relay_has_an_address_of_each_family() {
         search.handle_datagram(ms(330), to, &answer);
     }
     let chosen = search.chosen(ms(330)).unwrap();
-    assert_eq!((chosen.len(), chosen[0].at.len()), (1, 2));
+    assert_eq!((chosen.len(), chosen[0].at.len()), (1, 3));
     assert_eq!(chosen[0].at[0], relay(1));
 }
 
@@ -258,4 +258,49 @@ fn arbitrary_datagrams_are_no_answers() {
         let reply = volunteer.handle_datagram(ms(300), at(ASKER), datagram);
         assert_eq!(reply, VolunteerReply::NotAQuery);
     }
+}
+
+/// A node lists a volunteer's host under another port first: an old one, or a liar's.
+#[test]
+fn another_port_of_its_host_does_not_hide_a_volunteer() {
+    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let silent = SocketAddr::new(relay(1).ip(), 1);
+    let listed = [silent, relay(1), SocketAddr::new(relay(1).ip(), 2)];
+    listed.into_iter().for_each(|at| search.add(ms(0), at));
+    let mut asked = Vec::new();
+    for now in [ms(300), ms(800), ms(5_000)] {
+        while let Some((to, query)) = search.poll_transmit(now) {
+            asked.push(to);
+            let mut volunteer = VolunteerAnswers::new(key(1), &[1; 32]);
+            if to == relay(1)
+                && let VolunteerReply::Answer(answer) =
+                    volunteer.handle_datagram(now, at(ASKER), &query)
+            {
+                assert!(search.handle_datagram(now, to, &answer));
+            }
+        }
+    }
+    assert_eq!(asked, [silent, relay(1)], "two queries to a host");
+    let chosen = search.chosen(ms(5_000)).unwrap();
+    assert_eq!(chosen.iter().map(|it| it.at.clone()).collect::<Vec<_>>(), [[relay(1)]]);
+}
+
+/// A volunteer's key is no secret. Another host that answers with it does not take its place.
+#[test]
+fn a_volunteer_with_anothers_key_does_not_remove_that_one() {
+    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    for n in 1..=3 {
+        search.add(ms(0), relay(n));
+    }
+    while let Some((to, query)) = search.poll_transmit(ms(300)) {
+        let mut volunteer = VolunteerAnswers::new(key(7), &[1; 32]);
+        let reply = volunteer.handle_datagram(ms(300), at(ASKER), &query);
+        let VolunteerReply::Answer(answer) = reply else { panic!("it is a query") };
+        assert!(search.handle_datagram(ms(340), to, &answer));
+    }
+    let chosen = search.chosen(ms(340)).unwrap();
+    assert_eq!((chosen.len(), chosen[0].key), (1, key(7)));
+    let mut all = chosen[0].at.clone();
+    all.sort();
+    assert_eq!(all, [relay(1), relay(2), relay(3)]);
 }

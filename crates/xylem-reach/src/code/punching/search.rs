@@ -31,12 +31,12 @@ const STEP: Duration = Duration::from_millis(10);
 /// How often each socket sends. A datagram of the first time may arrive before the other side has sent one there.
 const ROUNDS: usize = 2;
 /// Most hosts, and nodes and ports of one, that are remembered.
-const MAX_HOSTS: usize = 16;
+const MAX_HOSTS: usize = 64;
 const MAX_NODES: usize = 8;
 const MAX_PORTS: usize = 16;
 
-/// The network of a node: the first 24 bits of an IPv4 address, the first 48 of an IPv6 address.
-type NodeNetwork = [u8; 6];
+/// The network of a node: the first 24 bits of an IPv4 address, the first 32 of an IPv6 address, as anybody gets several /48.
+type NodeNetwork = [u8; 4];
 
 #[derive(Debug)]
 struct ListedHost {
@@ -87,6 +87,11 @@ impl PortSearch {
     pub(super) fn listed(&mut self, now: Duration, at: SocketAddr, by: SocketAddr) {
         let (SocketAddr::V4(at), by) = (at, network(by)) else { return };
         let place = self.hosts.iter().position(|host| host.ip == *at.ip());
+        if place.is_none() && self.hosts.len() >= MAX_HOSTS {
+            // One node may list many hosts that nobody else does.
+            let alone = self.hosts.iter().position(|host| host.nodes.len() < 2);
+            alone.map(|place| self.hosts.remove(place));
+        }
         if place.is_none() && self.hosts.len() < MAX_HOSTS {
             let (nodes, ports) = (Vec::new(), Vec::new());
             self.hosts.push(ListedHost { ip: *at.ip(), nodes, ports, sure: None });
@@ -183,7 +188,7 @@ fn network(node: SocketAddr) -> NodeNetwork {
     let mut network = NodeNetwork::default();
     match node.ip().to_canonical() {
         IpAddr::V4(ip) => network[..3].copy_from_slice(&ip.octets()[..3]),
-        IpAddr::V6(ip) => network.copy_from_slice(&ip.octets()[..6]),
+        IpAddr::V6(ip) => network.copy_from_slice(&ip.octets()[..4]),
     }
     network
 }

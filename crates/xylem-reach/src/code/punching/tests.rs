@@ -345,3 +345,39 @@ fn a_host_is_searched_only_if_nodes_of_three_networks_list_it() {
     let most = MAX_LISTED * (PAUSES.len() + 1) + search::SEARCH_PORTS;
     assert!(all.len() > search::SEARCH_PORTS && all.len() <= most, "{}", all.len());
 }
+
+/// One node lists hosts without end; the peer's host is searched all the same.
+#[test]
+fn hosts_that_one_node_lists_do_not_keep_the_peer_from_being_searched() {
+    let mut side = side(CodeRole::Offerer, false).with_search();
+    side.set_symmetric(Some(false));
+    for round in 0..3 {
+        let now = Duration::from_secs(round);
+        for n in 0..200_u8 {
+            side.add(now, SocketAddr::from(([203, 0, n, 9], 2_000)), node(99));
+        }
+        for n in 0..3_u16 {
+            side.add(now, SocketAddr::from(([198, 51, 100, 1], 3_000 + n)), node(n as u8));
+        }
+    }
+    let all = sent(&mut side, 10, 60);
+    let searched = all.iter().filter(|(_, to)| to.ip() == IpAddr::from([198, 51, 100, 1]));
+    assert!(searched.count() >= search::SEARCH_PORTS);
+}
+
+/// What the DHT lists after a way was found is no reason to ask a stranger's relay.
+#[test]
+fn addresses_listed_after_a_way_was_proven_count_for_nothing() {
+    let (a, b) = (at("198.51.100.1:1000"), at("198.51.100.2:2000"));
+    let (mut taker, mut offerer) = (side(CodeRole::Taker, false), side(CodeRole::Offerer, false));
+    let now = Duration::ZERO;
+    taker.add(now, b, node(1));
+    assert_eq!(taker.unproven_since(), Some(now));
+    let (_, first) = taker.poll_transmit(now).unwrap();
+    assert!(offerer.handle_datagram(now, a, &first));
+    let (_, answer) = offerer.poll_transmit(now).unwrap();
+    assert!(taker.handle_datagram(now, b, &answer));
+    assert_eq!(taker.unproven_since(), None);
+    taker.add(now, at("203.0.113.9:1"), node(2));
+    assert_eq!(taker.unproven_since(), None);
+}
