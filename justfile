@@ -29,7 +29,7 @@ sync-day *ARGS:
     cargo build --release -p xylem-cli
     python3 bench/sync_day.py {{ARGS}}
 
-# The command without mount, buckets, emails and port mapping: target/release/xylem-small.
+# The command without mount, buckets, emails and port mapping: target/small/release/xylem.
 small:
     PROFILE=release bash packaging/small
 
