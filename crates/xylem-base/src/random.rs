@@ -1,4 +1,4 @@
-//! [`random`]: bytes that nobody can guess.
+//! [`random`]: unpredictable bytes of the system.
 
 use crate::error::{Blame, Failure};
 

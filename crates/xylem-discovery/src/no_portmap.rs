@@ -17,7 +17,7 @@ pub struct PortMap {
 }
 
 impl PortMap {
-    /// Makes a handle whose one event reports that no router is asked.
+    /// Makes a handle. Its one event reports that no router is asked.
     ///
     /// # Errors
     /// None.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use xylem_link::{LinkEvent, LinkId, NatMapping, PathKind, ProbePace};
 use xylem_mgmt::FaceUri;
 use xylem_peers::reachable::{FaceAddress, endpoint, may_be_dialled};
-use xylem_reach::code::PunchWay;
+use xylem_reach::code::{PunchWay, SEARCH_SOCKETS, draw_search_ports};
 use xylem_sockets::{Oversize, Udp};
 
 use super::observed::mapping;
@@ -23,11 +23,6 @@ use crate::{Engine, EngineEvent, PollSource};
 
 /// Most candidates announced to a peer.
 const MAX_ANNOUNCED: usize = 16;
-/// Sockets that a side with a symmetric NAT opens.
-const SOCKETS: usize = 256;
-/// Ports that the other side probes. With this many sockets and ports, of 64,512, there is a match in 98 of 100 tries.
-const PORTS: usize = 1_024;
-const FIRST_PORT: u16 = 1_024;
 /// A socket that no link uses is closed after this time.
 const UNUSED: Duration = Duration::from_secs(5);
 /// The same for sockets of a meeting in the DHT: the other side may learn of it later.
@@ -118,7 +113,8 @@ impl Engine {
         match (mapping, their_mapping) {
             (NatMapping::Symmetric, NatMapping::Stable) => self.open_sockets(now, link, first),
             (NatMapping::Stable, NatMapping::Symmetric) => {
-                let ports = random_ports();
+                let ports =
+                    xylem_base::random().map(|seed| draw_search_ports(&seed)).unwrap_or_default();
                 let at = |port| SocketAddr::from((*first.ip(), port));
                 let all: Vec<SocketAddr> = ports.into_iter().map(at).collect();
                 self.net.endpoint.probe(now, link, &all, ProbePace::Search);
@@ -257,8 +253,8 @@ impl crate::Network {
                 PunchSocketUser::Link(_) => UNUSED,
                 PunchSocketUser::Meeting(_) => UNUSED_BY_MEETING,
             };
-        let mut numbers = Vec::with_capacity(SOCKETS);
-        for _ in 0..SOCKETS {
+        let mut numbers = Vec::with_capacity(SEARCH_SOCKETS);
+        for _ in 0..SEARCH_SOCKETS {
             let Ok(mut io) = Udp::bind(wildcard(to.into()), Oversize::Lose) else { break };
             let Some(number) = self.reaching.punching.free_number() else { break };
             let token = self.token(PollSource::Extra(number));
@@ -287,34 +283,5 @@ impl crate::Network {
         let socket = socket_of(self.reaching.socket_prefix(), to);
         let to = socket.map_or(to, |(_, to)| to.into());
         (FaceAddress::Link(to), FaceUri::Xylem(endpoint(to)))
-    }
-}
-
-/// Distinct ports, drawn at random.
-fn random_ports() -> Vec<u16> {
-    let Ok(random) = xylem_base::random::<{ 4 * PORTS }>() else { return Vec::new() };
-    let mut ports: Vec<u16> = Vec::with_capacity(PORTS);
-    let mut taken = [false; 1 << 16];
-    for two in random.chunks_exact(2) {
-        let port = u16::from_be_bytes([two[0], two[1]]);
-        if port >= FIRST_PORT && ports.len() < PORTS && !taken[usize::from(port)] {
-            taken[usize::from(port)] = true;
-            ports.push(port);
-        }
-    }
-    ports
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ports_are_different_and_enough() {
-        let mut ports = random_ports();
-        assert!(ports.len() == PORTS && ports.iter().all(|port| *port >= FIRST_PORT));
-        ports.sort_unstable();
-        ports.dedup();
-        assert_eq!(ports.len(), PORTS);
     }
 }

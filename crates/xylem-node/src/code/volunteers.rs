@@ -244,7 +244,7 @@ impl VolunteerDials {
         }
     }
 
-    /// Faces whose volunteer has had its time: an exchange over them does not come to its end.
+    /// Faces with an exchange that has not ended within [`STALLED`].
     pub(super) fn overdue(&self, now: Duration) -> Vec<FaceId> {
         let all = self.faces.iter().filter(|(_, (_, since))| now >= *since + STALLED);
         all.map(|(face, _)| *face).collect()

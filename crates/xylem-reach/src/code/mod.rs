@@ -29,7 +29,10 @@ pub use meeting::{
 };
 pub use message::MAX_TEXT;
 pub use offer::{CodeOffer, CodeOfferEvent, LIFETIME, MAX_WRONG_GUESSES};
-pub use punching::{CodePunching, MAX_PUNCHED, MAX_PUNCHES, PUNCH_LEN, PunchWay};
+pub use punching::{
+    CodePunching, MAX_PUNCHED, MAX_PUNCHES, PUNCH_LEN, PunchWay, SEARCH_PORTS, SEARCH_SOCKETS,
+    draw_search_ports,
+};
 pub use take::{CodeTake, CodeTakeStep};
 pub use words::{SpokenCode, distance, looks_like_code};
 

@@ -18,6 +18,7 @@ use constant_time_eq::constant_time_eq_n;
 use xylem_hash::{Hasher, OutputReader, keyed_hash};
 
 use self::search::{PortSearch, SearchStep};
+pub use self::search::{SEARCH_PORTS, SEARCH_SOCKETS, draw_search_ports};
 use super::exchange::CodeRole;
 
 /// Length of each datagram.

@@ -11,14 +11,14 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use xylem_hash::OutputReader;
+use xylem_hash::{Hasher, OutputReader};
 
 use super::PunchWay;
 
 /// Sockets that a side with a symmetric NAT opens.
-pub(super) const SEARCH_SOCKETS: usize = 256;
+pub const SEARCH_SOCKETS: usize = 256;
 /// Ports to which the other side sends.
-pub(super) const SEARCH_PORTS: usize = 1_024;
+pub const SEARCH_PORTS: usize = 1_024;
 /// Lowest of them.
 const FIRST_PORT: u16 = 1_024;
 /// Nodes in networks of their own that have to list a host before it is searched.
@@ -154,7 +154,9 @@ impl PortSearch {
         if let Some((ip, ..)) = self.due(Some(now)).filter(|_| self.symmetric == Some(false)) {
             self.begun = true;
             let way = |port| PunchWay::from(SocketAddr::from((ip, port)));
-            self.queue = random_ports(draws).into_iter().map(way).collect();
+            let mut seed = [0; 32];
+            draws.fill(&mut seed);
+            self.queue = draw_search_ports(&seed).into_iter().map(way).collect();
             self.step_at = now;
             return Some(SearchStep::Begins(ip));
         }
@@ -193,8 +195,11 @@ fn network(node: SocketAddr) -> NodeNetwork {
     network
 }
 
-/// Distinct ports, drawn at random.
-fn random_ports(draws: &mut OutputReader) -> Vec<u16> {
+/// Distinct ports of a host for a search, [`SEARCH_PORTS`] from 1,024 up. `seed`: 32 random bytes.
+#[must_use]
+pub fn draw_search_ports(seed: &[u8; 32]) -> Vec<u16> {
+    let mut draws = Hasher::new_derive_key("xylem-reach v1 ports of a search");
+    let mut draws = draws.update(seed).finalize_xof();
     let mut ports = Vec::with_capacity(SEARCH_PORTS);
     let mut taken = vec![false; 1 << 16];
     while ports.len() < SEARCH_PORTS {
@@ -207,4 +212,18 @@ fn random_ports(draws: &mut OutputReader) -> Vec<u16> {
         }
     }
     ports
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_different_and_enough() {
+        let mut ports = draw_search_ports(&[1; 32]);
+        assert!(ports.len() == SEARCH_PORTS && ports.iter().all(|port| *port >= FIRST_PORT));
+        ports.sort_unstable();
+        ports.dedup();
+        assert_eq!(ports.len(), SEARCH_PORTS);
+    }
 }
