@@ -5,7 +5,7 @@ use crate::cli::Common;
 use crate::code::{CodeSource, FoundTicket};
 use crate::demand::{self, DemandArgs};
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::finding::{FindArgs, MapArgs};
+use crate::finding::{FindArgs, FindTerms, MapArgs};
 use crate::flags::{FromArgs, PaceArgs, TimeoutArgs};
 use crate::meant;
 use crate::output::text::bytes;
@@ -245,13 +245,14 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // A missing store is reported first, whatever the ticket contains.
     out.runs_as("get", &common.store()?);
     let from = args.from.peers()?;
-    let (how, lan) = ((args.give_up(), &args.shape, &stop), args.find.lan(common)?);
+    let lan = args.find.lan(common)?;
     let (relays, dht) = (args.relay.relays(common)?, args.find.code_dht(common)?);
     let whom = CodeSource { from, relays, lan, dht };
     // Do not write the same bytes to standard output twice.
     let again = !matches!(output, Output::Stdout);
+    let terms = FindTerms { give_up: args.give_up(), shape: &args.shape, stop: &stop, again };
     let fetch = |found, out: &mut Out| by_ticket(found, &args, output.clone(), &stop, common, out);
-    args.find.each_found(&ticket, whom, how, again, common, out, fetch)
+    args.find.each_found(&ticket, whom, &terms, common, out, fetch)
 }
 
 fn by_ticket(
@@ -309,7 +310,7 @@ fn by_ticket(
         };
         let heard = dialling.dial(&options.ticket, args.give_up()).and_then(|mut peers| {
             let newest = peers.of_ticket()?;
-            witnessed(&mut peers, &newest, demand, (&options.store, args.give_up()))
+            witnessed(&mut peers, &newest, demand, &options.store, args.give_up())
         });
         out.take_broken()?;
         demand::report(&heard.map_err(|error| ended(error, stop))?, out)?;

@@ -88,7 +88,7 @@ pub(crate) fn run(
     // The parser requires one of the three.
     let path = args.path.clone().unwrap_or_default();
     if let Some(old) = args.extends.clone() {
-        return extends(&args, (old, path.to_string_lossy().into_owned()), common, out);
+        return extends(&args, &old, &path.to_string_lossy(), common, out);
     }
     if args.demand.is_given() {
         let what = "--witness needs --extends; `xylem get --witness` checks what it fetches";
@@ -174,13 +174,14 @@ fn decrypted(
 
 fn extends(
     args: &VerifyArgs,
-    (old, new): (String, String),
+    old: &str,
+    new: &str,
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
     let options = ExtendsOptions {
-        old: parse_ticket(&old)?,
-        new: parse_ticket(&new)?,
+        old: parse_ticket(old)?,
+        new: parse_ticket(new)?,
         give_up: args.timeout.or_seconds(30),
         store: common.store()?,
     };

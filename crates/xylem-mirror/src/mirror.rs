@@ -56,7 +56,7 @@ pub fn mirror(
     let below = buckets.below(&place).map_err(|e| at(&place, e))?;
     let known = unless_damaged(mirrored::versions(&buckets, &place), on_event)?.flatten();
     let store = Store::open(buckets.clone(), &what.options.store).map_err(Error::from)?;
-    let asked = (what.options.from.clone(), what.options.timeout);
+    let (from, give_up) = (what.options.from.clone(), what.options.timeout);
     let ticket = what.options.ticket.clone();
     let keep = what.keep.max(1);
     let options = Options { keep: false, ..what.options };
@@ -106,7 +106,7 @@ pub fn mirror(
         return Ok(summary);
     }
     if !mirror.is_right(&reader, stop, on_event)? {
-        let damaged = mirror.remove_damaged(&ticket, asked, stop, on_event)?;
+        let damaged = mirror.remove_damaged(&ticket, from, give_up, stop, on_event)?;
         damaged.iter().for_each(|name| asking.forget(name));
         let mut transfer = BucketCopy { reader: &reader, news, stop, on_event, summary, total };
         let copied = transfer.all(&mut asking, &mirror.content);
@@ -238,7 +238,8 @@ impl Mirror {
     fn remove_damaged(
         &self,
         ticket: &Ticket,
-        (from, give_up): (Vec<xylem_node::PeerAddress>, std::time::Duration),
+        from: Vec<xylem_node::PeerAddress>,
+        give_up: std::time::Duration,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Vec<String>, MirrorError> {

@@ -188,10 +188,11 @@ pub fn open_mirrored(
     let content = content_of(&place, &kept.signed)?;
     show(buckets, &content, kept.listing.as_ref())?;
     let save = SaveOptions::to(Output::At(content.path()), Existing::Refuse);
-    let signed = (&kept.signed.manifest, &kept.signed.packet[..]);
+    let (manifest, packet) = (&kept.signed.manifest, &kept.signed.packet[..]);
+    let fetched = record::FetchedManifest { manifest, packet };
     let mut told = |event| on_event(Event::Library(event));
     let path = content.path();
-    record::keep_fetched(&store, &save, ticket, signed, Some(&path), wall_clock(), &mut told);
+    record::keep_fetched(&store, &save, ticket, fetched, Some(&path), wall_clock(), &mut told);
     Ok(path)
 }
 

@@ -354,7 +354,7 @@ fn fetch_ticket(
             store,
             &options.save,
             ticket,
-            (&manifest, fetch.manifest_packet()),
+            record::FetchedManifest { manifest: &manifest, packet: fetch.manifest_packet() },
             path.as_deref(),
             wall_clock(),
             &mut from_library(on_event),

@@ -101,7 +101,7 @@ fn shown(
     }
     let canonical = canonical_in(&**store.medium(), path)?;
     let root = root_of(&**store.medium(), &canonical, &mut from_library(on_event))?;
-    let (shown, _) = continues(&mut fetch, (size, root), &found, stop, on_event)?;
+    let (shown, _) = continues(&mut fetch, size, root, &found, stop, on_event)?;
     fetch.close();
     if shown.is_err() {
         return Ok(None);

@@ -78,7 +78,9 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, CommandFailure
 /// Makes the folder a member of its group, and hands it over to the background node.
 pub(super) fn hand_over(
     args: &SyncArgs,
-    (folder, joins, last): (&Path, Option<&Invitation>, &LastRun),
+    folder: &Path,
+    joins: Option<&Invitation>,
+    last: &LastRun,
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {

@@ -145,7 +145,8 @@ pub(super) fn register(
     engine: &mut Engine,
     volunteers: &[VolunteerRelay],
     names: &[VouchedName],
-    (number, window): (u32, u64),
+    number: u32,
+    window: u64,
 ) -> Vec<[u8; 32]> {
     let publisher = meeting_publisher(number, window);
     let vouch = publisher.vouch(&engine.link_key().0);

@@ -355,7 +355,7 @@ impl FetchState {
                 return self.admit(engine, face, on_event);
             }
             // A peer that has not proven its identity is asked for nothing by name.
-            self.refused(engine, (face, false), false, on_event);
+            self.refused(engine, face, false, false, on_event);
             return engine.drop_face(face, NOT_THERE);
         }
         let mut asked = None;
@@ -375,7 +375,7 @@ impl FetchState {
         if reason == NackReason::NO_ROUTE && whole && self.dialler.is_named(from) {
             self.refused_objects.extend(asked);
             self.refused_now.extend(asked);
-            self.refused(engine, (from, true), pieces, on_event);
+            self.refused(engine, from, true, pieces, on_event);
         }
         // While other peers are still being dialled, one refusal does not mean that no peer has it.
         if pieces || !self.dialler.is_reaching() {
@@ -387,7 +387,8 @@ impl FetchState {
     fn refused(
         &mut self,
         engine: &mut Engine,
-        (face, may_ask): (FaceId, bool),
+        face: FaceId,
+        may_ask: bool,
         pieces: bool,
         on_event: &mut dyn FnMut(Event),
     ) {
@@ -501,7 +502,7 @@ impl FetchState {
                 return true;
             }
             FindOutcome::Absent(face) => {
-                self.refused(engine, (face, true), false, on_event);
+                self.refused(engine, face, true, false, on_event);
                 if self.name.is_none() {
                     engine.drop_face(face, NOT_THERE);
                 }

@@ -113,8 +113,8 @@ pub(super) fn begins_with_named(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), FetchError> {
-    let (old, new) = ((named.manifest.size, named.manifest.root), &newer.manifest);
-    let (shown, proof) = continues(fetch, old, new, stop, on_event)?;
+    let (old, new) = (&named.manifest, &newer.manifest);
+    let (shown, proof) = continues(fetch, old.size, old.root, new, stop, on_event)?;
     let Err(why) = shown else { return Ok(()) };
     let mut message = format!(
         "the publisher has signed another history: checkpoint v={} does not begin with v={}, which the ticket names ({why})",
@@ -134,7 +134,8 @@ pub(super) fn begins_with_named(
 /// Also returns the proof.
 pub(crate) fn continues(
     fetch: &mut Fetch,
-    (size, root): (u64, Hash),
+    size: u64,
+    root: Hash,
     manifest: &Manifest,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),

@@ -42,8 +42,8 @@ pub(super) fn get(
     fetch_ticket(&mut fetch, list_of, &first, store, stop, &mut quiet)?;
     let medium = store.medium().clone();
     let (name, keys) = (fetch.name(), xylem_keys::decryption_keys(&options.store)?);
-    let whose = (options.ticket.publisher, name.as_ref());
-    let opened = match UnsealedList::read(&*medium, &at, whose, keys) {
+    let publisher = options.ticket.publisher;
+    let opened = match UnsealedList::read(&*medium, &at, publisher, name.as_ref(), keys) {
         Ok(opened) => opened,
         Err(e) => {
             // Remove a list that we cannot open.

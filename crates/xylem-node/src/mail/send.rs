@@ -329,7 +329,7 @@ pub fn listen(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), InboxError> {
-    listen_with(store, at, relays, (accept_open, None), stop, on_event).map(drop)
+    listen_with(store, at, relays, accept_open, None, stop, on_event).map(drop)
 }
 
 /// Shows our card by a code, and receives mail meanwhile. Ends when the code ends, and returns why, or when `stop` is
@@ -345,7 +345,7 @@ pub fn show_card(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<CodeEnd>, InboxError> {
-    listen_with(store, at, relays, (how.accept_open, Some(how)), stop, on_event)
+    listen_with(store, at, relays, how.accept_open, Some(how), stop, on_event)
 }
 
 /// Options of [`show_card`].
@@ -365,7 +365,8 @@ fn listen_with(
     store: &Path,
     at: &[SocketAddr],
     relays: &[Relay],
-    (accept_open, show): (bool, Option<ShowCard>),
+    accept_open: bool,
+    show: Option<ShowCard>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<CodeEnd>, InboxError> {
@@ -401,7 +402,7 @@ fn listen_with(
             let at = addresses.into_iter().map(Into::into).collect();
             let relay = relays.first().cloned();
             let how = ShowOptions { relay, lan: show.lan, dht: show.dht, names: Vec::new() };
-            Some(CodeServer::new(&mut engine, (Offered::Card, card), at, &how)?)
+            Some(CodeServer::new(&mut engine, Offered::Card, card, at, &how)?)
         }
     };
     while_delivering(Some(&mail), relays, |events, _| {

@@ -135,7 +135,7 @@ impl NodeSetup {
             pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 16).max(1)),
         });
         if let Some(files) = &config.certificate {
-            engine.set_certificate(tls_certificate(files)?);
+            engine.set_certificate(tls_certificate(&files.0, &files.1)?);
         }
         let management = Management::new(management_settings(&config, on_event)?);
         for prefix in management.prefixes() {
@@ -208,7 +208,7 @@ impl NodeSetup {
         if let Some(group) = self.config.multicast_v6 {
             for LinkLocal { index, name, address } in link_local(&named) {
                 let group = SocketAddrV6::new(*group.ip(), group.port(), 0, index);
-                let joined = self.engine.join_v6(group, (index, &name), address, link_type);
+                let joined = self.engine.join_v6(group, index, &name, address, link_type);
                 self.tell_joined(joined, group.into(), address.into(), on_event)?;
             }
         }

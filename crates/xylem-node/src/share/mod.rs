@@ -314,7 +314,7 @@ fn bind(
     let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
     engine.set_limits(FaceLimits { prove: options.prove, ..FaceLimits::default() });
     if let Some(files) = &options.certificate {
-        engine.set_certificate(certificate(files)?);
+        engine.set_certificate(certificate(&files.0, &files.1)?);
     }
     let listen = bind_links(&mut engine, &options.listen, port)?;
     let carriers = bind_carriers(&mut engine, &options.listen)?;

@@ -242,7 +242,7 @@ impl<'a> ShareServer<'a> {
             let (text, at) = (ticket.to_string(), ticket.addresses.clone());
             let ShareEndpoint { publisher, relay_vouch: vouch, .. } = self.at;
             let how = ShowOptions { names: vec![VouchedName { publisher, vouch }], ..how.clone() };
-            self.code = Some(CodeServer::new(engine, (Offered::Ticket, text), at, &how)?);
+            self.code = Some(CodeServer::new(engine, Offered::Ticket, text, at, &how)?);
         }
         Ok(())
     }
@@ -367,10 +367,10 @@ impl<'a> ShareServer<'a> {
             }
             Ok(ServeOutcome::NotYet) => {}
             Ok(ServeOutcome::NoSuch | ServeOutcome::OtherPublication) => {
-                let (clock, by) = ((now, wall_clock()), self.at.publisher);
+                let (clock, by) = (wall_clock(), self.at.publisher);
                 let shared = &self.publications;
                 if let Some((answer, told)) =
-                    self.cosigned.answer(clock, from, &interest, shared, by)
+                    self.cosigned.answer(now, clock, from, &interest, shared, by)
                 {
                     told.into_iter().for_each(|event| self.report(Event::Library(event)));
                     return engine.answer(packet, &answer);
