@@ -3,11 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use xylem_base::{Blame, Error, Failure};
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_bucket::{BucketError, BucketPlace};
+use xylem_check::verify::VerificationError;
+use xylem_files::ListedError;
 use xylem_object::KeyId;
 use xylem_object::ticket::VersionsError;
 use xylem_packet::Name;
+use xylem_publish::PublishError;
 use xylem_reader::ReaderError;
 use xylem_store::StoreError;
 
@@ -83,7 +86,7 @@ pub enum MirrorError {
         at: PathBuf,
         /// What is wrong with it.
         #[source]
-        why: Error,
+        why: ListedError,
     },
     /// No version is kept there.
     #[error("{0}: the mirror is empty; `xylem mirror TICKET {0}` fills it")]
@@ -100,15 +103,23 @@ pub enum MirrorError {
     /// The publication cannot be read.
     #[error(transparent)]
     Reader(#[from] ReaderError),
-    /// Failures of the store, and of what is read back.
+    /// What the bucket has cannot be compared with the ticket.
     #[error(transparent)]
-    Library(#[from] Error),
-}
-
-impl From<StoreError> for MirrorError {
-    fn from(error: StoreError) -> Self {
-        Self::Library(error.into())
-    }
+    Verify(#[from] VerificationError),
+    /// The trees of what the bucket has cannot be made anew.
+    #[error(transparent)]
+    Rebuild(#[from] PublishError),
+    /// The place cannot be looked at.
+    #[error("{}: {source}", at.display())]
+    Place {
+        /// The place, as a path that begins with `s3:`.
+        at: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The store fails.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
 }
 
 impl MirrorError {
@@ -153,7 +164,10 @@ impl Failure for MirrorError {
             Self::Unread(_) => Blame::Network,
             Self::Ended => Blame::Local,
             Self::Reader(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Verify(e) => e.blame(),
+            Self::Rebuild(e) => e.blame(),
+            Self::Store(e) => blame_of(e),
+            Self::Place { .. } => Blame::Local,
         }
     }
 }

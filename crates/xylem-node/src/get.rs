@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::shaping::LinkOptions;
-use xylem_base::{Blame, Error, Failure, Stop, canonical, disk};
+use xylem_base::{Blame, Failure, Stop, canonical, disk};
 use xylem_files::held::Holdings;
 use xylem_files::signed::{self, SignedPublication};
 use xylem_files::{Existing, FetchMode, SaveOptions, record};
@@ -59,9 +59,24 @@ pub enum GetError {
     /// Failures of peers.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// Failures of the store and of the result's files.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] xylem_base::NoRandomness),
+    /// A key of the store cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] xylem_keys::KeyFileError),
+    /// Files cannot be published.
+    #[error(transparent)]
+    Publish(#[from] xylem_publish::PublishError),
+    /// It is encrypted, and cannot be decrypted with the keys of this store.
+    #[error(transparent)]
+    Unseal(#[from] xylem_sink::sealed::UnsealError),
+    /// The result cannot be written.
+    #[error(transparent)]
+    Save(#[from] xylem_sink::SaveError),
+    /// The store fails.
+    #[error("{}", xylem_base::advised(.0))]
+    Store(#[from] xylem_store::StoreError),
 }
 
 impl Failure for GetError {
@@ -70,12 +85,15 @@ impl Failure for GetError {
             Self::Taken(_) | Self::Longer(_) | Self::NotNewest(_) => Blame::Usage,
             Self::Lost { .. } => Blame::Data,
             Self::Fetch(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
+            Self::Key(e) => e.blame(),
+            Self::Publish(e) => e.blame(),
+            Self::Unseal(e) => e.blame(),
+            Self::Save(e) => e.blame(),
+            Self::Store(e) => xylem_base::blame_of(e),
         }
     }
 }
-
-crate::failure::of_library!(GetError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_publish::PublishError, xylem_sink::SaveError, xylem_store::StoreError);
 
 /// Most missing files that a message lists.
 const MAX_NAMED: usize = 20;

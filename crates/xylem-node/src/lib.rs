@@ -7,7 +7,6 @@
 //! ([`xylem_base::Failure`]); a caller maps that to an exit code.
 
 mod event;
-mod failure;
 
 mod addresses;
 mod changes;

@@ -79,9 +79,11 @@
 //! `xylem-packet`, `xylem-forward`, `xylem-link` and so on (ARCHITECTURE.md).
 
 pub use xylem_base::{Blame, Error, Failure, FileMedium, Stop, os_path};
-pub use xylem_check::scrub::{ScrubOptions, ScrubSummary};
+pub use xylem_check::scrub::{ScrubError, ScrubOptions, ScrubSummary};
 pub use xylem_check::upkeep::close_to_others;
-pub use xylem_check::verify::{Extras, VerifySummary};
+pub use xylem_check::verify::{
+    Damage, DamageKind, ExtraKind, ExtraPath, Extras, VerificationError, VerifySummary,
+};
 pub use xylem_files::{Existing, LibraryEvent, Only, Output, SaveOptions, walk::Selection};
 pub use xylem_folder::{
     FolderError, HomeError, Invitation, InvitationError, LastRun, ObstacleKind, PartTooLong,

@@ -8,7 +8,7 @@ use xylem_files::{Existing, FetchMode, LibraryEvent, Output, SaveOptions};
 use xylem_object::Manifest;
 use xylem_publish::root_of;
 use xylem_sink::GetSummary;
-use xylem_sink::sealed::{ALL_BUT_THE_LIST, UnsealError, UnsealedList, ciphertext_at};
+use xylem_sink::sealed::{ALL_BUT_THE_LIST, UnsealedList, ciphertext_at};
 use xylem_store::Store;
 
 use super::{GetError, GetOptions, fetch_ticket, found, seed, taken};
@@ -99,11 +99,5 @@ pub(super) fn get(
 fn pass_on_event(event: Event, on_event: &mut dyn FnMut(Event)) {
     if !matches!(event, Event::Library(LibraryEvent::Contents { .. })) {
         on_event(event);
-    }
-}
-
-impl From<UnsealError> for GetError {
-    fn from(e: UnsealError) -> Self {
-        Self::Library(e.into())
     }
 }

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use xylem_base::{Blame, Error, Failure, Stop, disk};
+use xylem_base::{Blame, Failure, Stop, disk};
 use xylem_files::held::{Answers, Holdings};
 use xylem_files::reads::Reads;
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
@@ -44,9 +44,12 @@ pub enum HostError {
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Failures of the system's randomness.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] xylem_base::NoRandomness),
+    /// A key of the store cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] xylem_keys::KeyFileError),
 }
 
 impl Failure for HostError {
@@ -54,12 +57,11 @@ impl Failure for HostError {
         match self {
             Self::Publication(_) => Blame::Usage,
             Self::Engine(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
+            Self::Key(e) => e.blame(),
         }
     }
 }
-
-crate::failure::of_library!(HostError: xylem_base::NoRandomness, xylem_keys::KeyFileError);
 
 /// The content that [`SeedHost`] serves, and how.
 #[derive(Clone)]
