@@ -29,7 +29,7 @@ pub enum MirrorError {
     At {
         /// The place, as a path that begins with `s3:`.
         at: PathBuf,
-        /// What the bucket answered.
+        /// The bucket's answer.
         #[source]
         why: BucketError,
     },
@@ -68,7 +68,7 @@ pub enum MirrorError {
     List {
         /// Where it is.
         list: BucketPlace,
-        /// What is wrong with it.
+        /// The error.
         why: VersionsError,
     },
     /// A version's manifest is not the signed one.
@@ -84,7 +84,7 @@ pub enum MirrorError {
     Listing {
         /// Where it is, as a path that begins with `s3:`.
         at: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         #[source]
         why: ListedError,
     },
@@ -103,10 +103,10 @@ pub enum MirrorError {
     /// The publication cannot be read.
     #[error(transparent)]
     Reader(#[from] ReaderError),
-    /// What the bucket has cannot be compared with the ticket.
+    /// The bucket's content cannot be compared with the ticket.
     #[error(transparent)]
     Verify(#[from] VerificationError),
-    /// The trees of what the bucket has cannot be made anew.
+    /// Hash trees of the bucket's content cannot be rebuilt.
     #[error(transparent)]
     Rebuild(#[from] PublishError),
     /// The place cannot be looked at.

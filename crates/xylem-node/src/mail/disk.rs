@@ -133,17 +133,15 @@ impl MailFolders {
             MailJob::TakeIn(envelope, now) => self.take_in(&envelope, now),
             MailJob::List(owner) => {
                 let listed = self.mailbox.as_ref().map(|mailbox| mailbox.list(owner));
-                MailDone::Listed(
-                    listed.transpose().map(Option::unwrap_or_default).map_err(MailStoreError::from),
-                )
+                MailDone::Listed(listed.transpose().map(Option::unwrap_or_default))
             }
             MailJob::Read(file) => {
                 let read = self.mailbox.as_ref().map(|mailbox| mailbox.read(&file));
-                MailDone::Read(read.transpose().map(Option::flatten).map_err(MailStoreError::from))
+                MailDone::Read(read.transpose().map(Option::flatten))
             }
             MailJob::Remove(owner, id) => {
                 let removed = self.mailbox.as_mut().map(|mailbox| mailbox.remove(owner, id));
-                MailDone::Removed(removed.unwrap_or(Ok(())).map_err(MailStoreError::from))
+                MailDone::Removed(removed.unwrap_or(Ok(())))
             }
         }
     }
@@ -161,9 +159,7 @@ impl MailFolders {
                     (answer.status, answer.lost)
                 })
             }
-            (_, Some(mailbox), _) => {
-                mailbox.put(envelope, now).map(|status| (status, 0)).map_err(MailStoreError::from)
-            }
+            (_, Some(mailbox), _) => mailbox.put(envelope, now).map(|status| (status, 0)),
             _ => Ok((DeliveryStatus::NotHere, 0)),
         };
         let (status, lost) = taken.unwrap_or_else(|e| {
