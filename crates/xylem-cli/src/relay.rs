@@ -143,6 +143,9 @@ fn help(name: &str) -> &'static str {
         "datagrams" => "Datagrams that were forwarded.",
         "bytes" => "Bytes of the datagrams that were forwarded.",
         "dropped" => "Datagrams that were dropped, because of a limit or for want of a pair.",
+        "over_share" => {
+            "Datagrams that were dropped because the relay is full and the pair had its part."
+        }
         "over_hour" => "Datagrams that were dropped because the bytes of the hour are used up.",
         "resets" => "Resets that were sent to clients from before a restart.",
         _ => "Other events.",

@@ -27,6 +27,7 @@ pub(super) struct RelayTable {
     connects_per_second: Option<u64>,
     bytes_per_second_of_key: Option<u64>,
     bytes_per_second_of_host: Option<u64>,
+    bytes_per_second: Option<u64>,
     bytes_per_hour: Option<u64>,
     lifetime_seconds: Option<u64>,
     report_seconds: Option<u64>,
@@ -64,6 +65,7 @@ impl RelayTable {
         };
         bytes(&mut limits.bytes_per_second_of_key, self.bytes_per_second_of_key);
         bytes(&mut limits.bytes_per_second_of_host, self.bytes_per_second_of_host);
+        rate(&mut limits.bytes_per_second, self.bytes_per_second);
         bytes(&mut limits.bytes_per_hour, self.bytes_per_hour);
         if let Some(seconds) = self.lifetime_seconds {
             if !LIFETIME.contains(&seconds) {
@@ -101,6 +103,7 @@ impl RelayTable {
             connects_per_second,
             bytes_per_second_of_key,
             bytes_per_second_of_host,
+            bytes_per_second,
             bytes_per_hour,
             lifetime_seconds,
             report_seconds

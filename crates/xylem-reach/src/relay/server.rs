@@ -5,6 +5,7 @@
 
 mod circuits;
 mod config;
+mod fair;
 mod registrations;
 mod waking;
 
@@ -23,6 +24,7 @@ use super::wire::{
     Register, RelayPort, RelayRefusal, RelayReply, RelayRequest, SHORTEST, TOKEN, WireError,
 };
 use circuits::RelayCircuits;
+use fair::RateShares;
 use registrations::{RegistrationSlot, Registrations};
 use waking::RestartNotices;
 
@@ -85,6 +87,7 @@ pub struct RelayServer {
     registrations: Registrations,
     circuits: RelayCircuits,
     rates: HostRates,
+    shares: RateShares,
     transmits: VecDeque<(RelayPort, SocketAddr, Vec<u8>)>,
     sweep: Duration,
     metrics: RelayCounters,
@@ -124,6 +127,7 @@ impl RelayServer {
             key: derive(0),
             config,
             rates,
+            shares: RateShares::default(),
             transmits: VecDeque::new(),
             sweep: Duration::ZERO,
             metrics: RelayCounters::default(),
@@ -343,16 +347,21 @@ impl RelayServer {
         let passes = one.bytes.take(now, much, self.config.bytes_of_key())
             && self.rates.bytes.take(now, host, much, self.config.bytes_of_host());
         let far = self.circuits.far_end(&self.registrations, now, slot, tag);
-        let Some((far, far_tag)) = far.filter(|_| passes) else {
+        let Some(end) = far.filter(|_| passes) else {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         };
-        let far = self.registrations.get_mut(far)?;
+        let far = self.registrations.get_mut(end.slot)?;
         if !far.bytes.take(now, much, self.config.bytes_of_key()) {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         }
-        datagram.get_mut(..HEADER)?.copy_from_slice(&far.down.header(Some(far_tag)));
+        if !self.shares.take(now, self.config.bytes_per_second, end.host, end.circuit, much) {
+            self.metrics.over_share = self.metrics.over_share.saturating_add(1);
+            self.metrics.dropped = self.metrics.dropped.saturating_add(1);
+            return None;
+        }
+        datagram.get_mut(..HEADER)?.copy_from_slice(&far.down.header(Some(end.tag)));
         self.metrics.datagrams = self.metrics.datagrams.saturating_add(1);
         self.metrics.bytes = self.metrics.bytes.saturating_add(much);
         self.hour.1 = self.hour.1.saturating_add(much);
