@@ -18,6 +18,7 @@ use xylem_hash::keyed_hash;
 
 pub use config::{RelayConfig, RelayCounters};
 
+use super::access::AllowedClients;
 use super::rate::{Allowance, HostBuckets};
 use super::wire::{
     self, CircuitTag, ConnectTarget, DatagramId, ENDS, HEADER, KeepAlive, KeepAliveKeys, PROVE,
@@ -84,6 +85,8 @@ impl fmt::Debug for ControlSession {
 pub struct RelayServer {
     config: RelayConfig,
     key: [u8; 32],
+    /// The clients that are served, and this relay's link key. `None`: all.
+    allowed: Option<(AllowedClients, [u8; 32])>,
     registrations: Registrations,
     circuits: RelayCircuits,
     rates: HostRates,
@@ -125,6 +128,7 @@ impl RelayServer {
             registrations: Registrations::new(derive(5)),
             circuits: RelayCircuits::default(),
             key: derive(0),
+            allowed: None,
             config,
             rates,
             shares: RateShares::default(),
@@ -143,6 +147,11 @@ impl RelayServer {
     /// secret that is the same after a restart.
     pub fn enable_resets(&mut self, key: [u8; 32]) {
         self.reset_key = Some(key);
+    }
+
+    /// Serves these clients alone. `key`: this relay's link key, for which they prove a token.
+    pub fn allow(&mut self, clients: AllowedClients, key: [u8; 32]) {
+        self.allowed = Some((clients, key));
     }
 
     /// Sets the number of the second port ([`RelayPort::Second`]), once it is open.
@@ -245,6 +254,11 @@ impl RelayServer {
         }
         if !self.rates.registrations.take(now, peer.host, 1, self.config.registering()) {
             return Err(RelayRefusal::Quota);
+        }
+        if let Some((clients, key)) = &self.allowed
+            && !clients.has(key, &peer.key, register.proof.as_ref())
+        {
+            return Err(RelayRefusal::NotAllowed);
         }
         if !register.names.iter().all(|name| name.is_vouched(&peer.key)) {
             self.offended(now, peer.host);

@@ -153,6 +153,8 @@ pub struct RelayCounters {
     pub refused_lies: u64,
     /// Requests refused because the host is banned for earlier offences.
     pub refused_banned: u64,
+    /// Requests refused because the relay serves only listed keys and clients with its token.
+    pub refused_not_allowed: u64,
     /// Offences: false vouches and protocol errors.
     pub offences: u64,
     /// Keep-alives that were answered.
@@ -180,6 +182,7 @@ impl RelayCounters {
             RelayRefusal::NotHere => &mut self.refused_not_here,
             RelayRefusal::Quota => &mut self.refused_quota,
             RelayRefusal::NotVouched | RelayRefusal::Taken => &mut self.refused_lies,
+            RelayRefusal::NotAllowed => &mut self.refused_not_allowed,
             RelayRefusal::Banned => &mut self.refused_banned,
         };
         *count = count.saturating_add(1);
@@ -187,7 +190,7 @@ impl RelayCounters {
 
     /// Each counter with its name, for export.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 19] {
+    pub fn each(&self) -> [(&'static str, u64); 20] {
         let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
         [
             ("registrations", count(self.registrations)),
@@ -200,6 +203,7 @@ impl RelayCounters {
             ("refused_quota", self.refused_quota),
             ("refused_lies", self.refused_lies),
             ("refused_banned", self.refused_banned),
+            ("refused_not_allowed", self.refused_not_allowed),
             ("offences", self.offences),
             ("keeps", self.keeps),
             ("refused_keeps", self.refused_keeps),
