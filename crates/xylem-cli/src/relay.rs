@@ -76,6 +76,10 @@ pub(crate) fn run(
         config.listen = Some(args.listen);
     }
     if let (Some(start), Some(relay)) = (args.volunteer.start(common)?, &mut config.relay) {
+        if relay.allowed.is_some() {
+            let what = "--volunteer: a relay for strangers cannot have `allow`, `allow_file` or `tokens` in its settings";
+            return Err(CommandFailure::new(Exit::Usage, what));
+        }
         relay.limits.for_strangers();
         relay.volunteer = Some(start);
     }
@@ -137,12 +141,16 @@ fn help(name: &str) -> &'static str {
         "refused_quota" => "Requests that were refused because a limit was reached.",
         "refused_lies" => "Requests with an unvouched name, or with the secret of another.",
         "refused_banned" => "Requests that were refused because of earlier offences of the host.",
+        "refused_not_allowed" => "Requests of clients that the relay does not serve.",
         "offences" => "False vouches and messages that break the protocol.",
         "keeps" => "Keep-alives that were answered.",
         "refused_keeps" => "Keep-alives that were invalid or repeated.",
         "datagrams" => "Datagrams that were forwarded.",
         "bytes" => "Bytes of the datagrams that were forwarded.",
         "dropped" => "Datagrams that were dropped, because of a limit or for want of a pair.",
+        "over_share" => {
+            "Datagrams that were dropped because the relay is full and the pair had its part."
+        }
         "over_hour" => "Datagrams that were dropped because the bytes of the hour are used up.",
         "resets" => "Resets that were sent to clients from before a restart.",
         _ => "Other events.",

@@ -18,7 +18,8 @@ pub(crate) struct RelayArgs {
     ///
     /// It forwards encrypted datagrams while there is no direct way. It learns keys, addresses, publishers, times and
     /// amounts; never names of files or content. UDP is tried first, then xylem+wss at TCP port 443 and at PORT;
-    /// xylem+wss://KEY@HOST:PORT is tried as it is. The ticket of a share names its relays, so getters need no flag.
+    /// xylem+wss://KEY@HOST:PORT is tried as it is. `?token=TOKEN` behind it is the token of a relay that serves its own
+    /// users alone; other users of this machine see a command line, but not XYLEM_RELAY or the settings. The ticket of a share names its relays, so getters need no flag.
     #[arg(
         long = "relay",
         value_name = "URI",

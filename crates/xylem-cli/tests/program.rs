@@ -47,6 +47,7 @@ mod reach;
 mod reach_attacks;
 mod reaching;
 mod relay;
+mod relay_access;
 mod repair_other;
 mod restored;
 mod room;

@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use xylem_link::{LinkEvent, LinkId, StreamId, StreamRead, purpose};
 use xylem_reach::relay::{
-    ControlSession, HEADER, RelayConfig, RelayCounters, RelayPeer, RelayPort, RelayServer, Relayed,
+    AllowedClients, ControlSession, HEADER, RelayConfig, RelayCounters, RelayPeer, RelayPort,
+    RelayServer, Relayed,
 };
 
 use super::{Engine, Network, PollSource};
@@ -59,6 +60,14 @@ impl Engine {
         relaying.server.enable_resets(key);
         self.net.relaying = Some(Box::new(relaying));
         Ok(())
+    }
+
+    /// Has the relay serve these clients alone.
+    pub fn allow_relay_clients(&mut self, clients: AllowedClients) {
+        let key = self.link_key().0;
+        if let Some(relaying) = &mut self.net.relaying {
+            relaying.server.allow(clients, key);
+        }
     }
 
     /// Makes this engine introduce the peers that have reached it to each other, from the first request on. The traffic

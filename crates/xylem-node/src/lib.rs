@@ -71,5 +71,6 @@ pub use xylem_peers::reachable::{
 };
 pub use xylem_reach::kind::{NatKind, ReachWay};
 pub use xylem_reach::relay::RelayCounters as RelayMetrics;
+pub use xylem_reach::relay::{AllowedClients, MAX_TOKENS, TeamTokenError};
 pub use xylem_sink::{GetSummary, PeerBytes};
 pub use xylem_sockets::SitePage;

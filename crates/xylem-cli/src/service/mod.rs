@@ -167,6 +167,11 @@ pub(crate) fn run(
         ServiceCommand::Install { run, no_start } => {
             // A unit that could not start is not written.
             run.announces(common)?;
+            if run.relay.named().iter().any(|relay| relay.token.is_some()) {
+                let what = "--relay with a token: all users of this machine can read a unit's flags; put the relay \
+                            under `relay` in the settings";
+                return Err(CommandFailure::new(Exit::Usage, what));
+            }
             unit::install(&run, !no_start, common, out)
         }
         ServiceCommand::Remove => unit::remove(common, out),

@@ -168,7 +168,7 @@ pub(super) fn register(
 /// Over UDP alone: that is where it has answered.
 fn used(volunteer: &VolunteerRelay) -> RelayUse {
     let (key, udp, tcp, names) = (volunteer.key, volunteer.at.clone(), Vec::new(), Vec::new());
-    RelayUse { key, udp, tcp, listens: false, names, wants_code: false }
+    RelayUse { key, udp, tcp, listens: false, names, wants_code: false, token: None }
 }
 
 /// The taker's dials through volunteers: one after the other, each again while the offerer is not registered there.

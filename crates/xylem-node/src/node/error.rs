@@ -77,6 +77,14 @@ pub enum NodeError {
         /// Reason.
         why: String,
     },
+    /// The list of a relay's clients cannot be used.
+    #[error("the list of the relay's clients {}: {why}", path.display())]
+    Clients {
+        /// The file.
+        path: PathBuf,
+        /// Reason.
+        why: String,
+    },
     /// The directory of the node's keys cannot be used.
     #[error("cannot create {}: {why}", path.display())]
     Directory {
@@ -116,7 +124,8 @@ impl Failure for NodeError {
             | Self::Route { .. }
             | Self::Strategy { .. }
             | Self::Region { .. }
-            | Self::Anchor { .. } => Blame::Usage,
+            | Self::Anchor { .. }
+            | Self::Clients { .. } => Blame::Usage,
             Self::Directory { .. } | Self::Cache { .. } | Self::SocketDirectory { .. } => {
                 Blame::Local
             }

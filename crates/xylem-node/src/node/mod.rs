@@ -166,6 +166,9 @@ impl NodeSetup {
     fn relay(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
         let Some(options) = &self.config.relay else { return Ok(()) };
         self.engine.relay(options.limits.clone()).map_err(EngineError::Start)?;
+        if let Some(clients) = options.clients()? {
+            self.engine.allow_relay_clients(clients);
+        }
         if self.config.listen.is_none() {
             relay::listen_further(&mut self.engine, on_event);
         }

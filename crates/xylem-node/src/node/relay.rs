@@ -1,16 +1,20 @@
 //! Options and reports of a node that relays for other peers.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use xylem_engine::{Engine, offered};
+use xylem_object::PublisherId;
 use xylem_object::ticket::Address;
 use xylem_peers::reachable::{LINK_PORT, PeerUri};
 use xylem_peers::relay_clients;
-use xylem_reach::relay::RelayConfig;
+use xylem_reach::relay::{AllowedClients, RelayConfig};
 
+use super::error::NodeError;
 use crate::discovery::DhtStart;
 use crate::event::Event;
 use xylem_engine::resolve;
@@ -27,6 +31,10 @@ pub struct RelayOptions {
     pub announce: Vec<Address>,
     /// Interval between reports.
     pub report: Duration,
+    /// The clients that it serves; `None`: all.
+    pub allowed: Option<AllowedClients>,
+    /// A file with link keys of further clients that it serves, read at the start: one in a line, `#` before a remark.
+    pub allow_file: Option<PathBuf>,
     /// Where to list the relay in the DHT, for peers that know no relay; `None`: nowhere.
     pub volunteer: Option<DhtStart>,
 }
@@ -38,8 +46,37 @@ impl Default for RelayOptions {
             second_port: None,
             announce: Vec::new(),
             report: Duration::from_secs(3),
+            allowed: None,
+            allow_file: None,
             volunteer: None,
         }
+    }
+}
+
+/// Most bytes of a list of link keys: some half a million.
+const MAX_LIST: u64 = 32 << 20;
+
+impl RelayOptions {
+    /// The clients that the relay serves, those of the file included; `None`: all.
+    pub(super) fn clients(&self) -> Result<Option<AllowedClients>, NodeError> {
+        let Some(path) = &self.allow_file else { return Ok(self.allowed.clone()) };
+        let wrong = |why: String| NodeError::Clients { path: path.clone(), why };
+        let mut clients = self.allowed.clone().unwrap_or_default();
+        let mut text = String::new();
+        let file = File::open(path).map_err(|e| wrong(e.to_string()))?;
+        file.take(MAX_LIST + 1).read_to_string(&mut text).map_err(|e| wrong(e.to_string()))?;
+        if text.len() as u64 > MAX_LIST {
+            return Err(wrong("it has more than 32 MiB".into()));
+        }
+        for (line, number) in text.lines().zip(1..) {
+            let key = line.split('#').next().unwrap_or_default().trim();
+            if !key.is_empty() {
+                let key: PublisherId =
+                    key.parse().map_err(|e| wrong(format!("line {number} is no link key: {e}")))?;
+                clients.keys.insert(key.0);
+            }
+        }
+        Ok(Some(clients))
     }
 }
 

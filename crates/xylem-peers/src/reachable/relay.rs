@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use xylem_mgmt::{Carrier, FaceUri, UriAuthority, UriHost};
 use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayContact};
+use xylem_reach::relay::{TeamToken, TeamTokenError};
 
 use super::peer::PeerAddress;
 use super::uri::{HostLookupError, LookUp, PeerUri, PeerUriError};
@@ -21,6 +22,8 @@ pub struct Relay {
     pub at: RelayContact,
     /// If set, only this carrier is tried, at the given port.
     carried: Option<(Carrier, Option<String>)>,
+    /// The token that it asks of its clients. It is in no ticket and no message.
+    pub token: Option<TeamToken>,
 }
 
 /// Ways to one relay.
@@ -50,6 +53,9 @@ pub enum RelayUriError {
     /// Its address is valid on one interface alone.
     #[error("a relay's address cannot have a zone (%INTERFACE)")]
     Zone,
+    /// Its token is malformed.
+    #[error(transparent)]
+    Token(#[from] TeamTokenError),
 }
 
 /// A limit of [`Relay::gathered`].
@@ -76,7 +82,8 @@ impl Relay {
             };
             match relays.iter_mut().find(same) {
                 Some(known) => {
-                    let Self { at: RelayContact { addresses, .. }, .. } = relay;
+                    let Self { at: RelayContact { addresses, .. }, token, .. } = relay;
+                    known.token = known.token.take().or(token);
                     let new = addresses.into_iter().filter(|at| !known.at.addresses.contains(at));
                     let new: Vec<Address> = new.collect();
                     known.at.addresses.extend(new);
@@ -91,6 +98,14 @@ impl Relay {
             return Err(RelayLimit::Addresses);
         }
         Ok(relays)
+    }
+
+    /// Writes it with its token, for a place that only its user can read.
+    pub fn secret_text(&self) -> String {
+        let plain = self.to_string();
+        let Some(token) = &self.token else { return plain };
+        let between = if plain.contains('?') { '&' } else { '?' };
+        format!("{plain}{between}token={}", token.secret_text())
     }
 
     /// Returns the ways to it: over UDP, and over TCP as a WebSocket within TLS at the web's port and at its own.
@@ -137,7 +152,7 @@ impl Relay {
 
 impl From<RelayContact> for Relay {
     fn from(at: RelayContact) -> Self {
-        Self { at, carried: None }
+        Self { at, carried: None, token: None }
     }
 }
 
@@ -145,8 +160,13 @@ impl FromStr for Relay {
     type Err = RelayUriError;
 
     /// Parses `KEY@HOST:PORT` or `xylem://KEY@HOST[:PORT]`; or `xylem+wss://KEY@HOST[:PORT]` and the like, to try only
-    /// that carrier.
+    /// that carrier. `?token=TOKEN` may follow (`&token=TOKEN` after `?sni=NAME`).
     fn from_str(text: &str) -> Result<Self, RelayUriError> {
+        let token = ["?token=", "&token="].iter().find_map(|before| text.split_once(before));
+        let (text, token) = match token {
+            Some((text, token)) => (text, Some(token.parse()?)),
+            None => (text, None),
+        };
         let PeerUri { key, sni, face } = text.parse()?;
         let (at, carried) = match face {
             FaceUri::Xylem(at) => (at, None),
@@ -154,7 +174,7 @@ impl FromStr for Relay {
             other => return Err(RelayUriError::NotEncrypted(other)),
         };
         let key = key.ok_or(RelayUriError::NoKey)?;
-        Ok(Self { at: RelayContact { key, addresses: vec![address(&at)?] }, carried })
+        Ok(Self { at: RelayContact { key, addresses: vec![address(&at)?] }, carried, token })
     }
 }
 
@@ -169,7 +189,7 @@ fn address(at: &UriAuthority) -> Result<Address, RelayUriError> {
     }
 }
 
-/// Writes it as in tickets and options, with its first address.
+/// Writes it as in tickets and messages, with its first address and without its token.
 impl fmt::Display for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((carrier, _)) = &self.carried {
@@ -227,6 +247,23 @@ mod tests {
         assert_eq!(relay(&text).to_string(), text);
         let hidden = format!("{text}?sni=cdn.example");
         assert_eq!(relay(&hidden).to_string(), hidden);
+    }
+
+    #[test]
+    fn a_token_is_read_and_not_shown() {
+        let at = format!("{}@192.0.2.1:7000", key("a5"));
+        let secret = "correct-horse-battery";
+        let named = relay(&format!("{at}?token={secret}"));
+        assert_eq!(named.token.as_ref().map(TeamToken::secret_text), Some(secret));
+        assert_eq!((named.to_string(), named.at.to_string()), (at.clone(), at.clone()));
+        assert!(!format!("{named:?}").contains(secret));
+        assert_eq!(relay(&named.secret_text()), named);
+        let hidden = format!("xylem+wss://{at}?sni=cdn.example");
+        let carried = relay(&format!("{hidden}&token={secret}"));
+        assert_eq!((carried.to_string(), carried.token.is_some()), (hidden, true));
+        assert_eq!(relay(&carried.secret_text()), carried);
+        assert_eq!(Relay::gathered([relay(&at), named.clone()]).unwrap(), [named]);
+        assert!(format!("{at}?token=short").parse::<Relay>().is_err());
     }
 
     #[test]

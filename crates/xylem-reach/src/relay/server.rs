@@ -5,6 +5,7 @@
 
 mod circuits;
 mod config;
+mod fair;
 mod registrations;
 mod waking;
 
@@ -17,12 +18,14 @@ use xylem_hash::keyed_hash;
 
 pub use config::{RelayConfig, RelayCounters};
 
+use super::access::AllowedClients;
 use super::rate::{Allowance, HostBuckets};
 use super::wire::{
     self, CircuitTag, ConnectTarget, DatagramId, ENDS, HEADER, KeepAlive, KeepAliveKeys, PROVE,
     Register, RelayPort, RelayRefusal, RelayReply, RelayRequest, SHORTEST, TOKEN, WireError,
 };
 use circuits::RelayCircuits;
+use fair::RateShares;
 use registrations::{RegistrationSlot, Registrations};
 use waking::RestartNotices;
 
@@ -82,9 +85,12 @@ impl fmt::Debug for ControlSession {
 pub struct RelayServer {
     config: RelayConfig,
     key: [u8; 32],
+    /// The clients that are served, and this relay's link key. `None`: all.
+    allowed: Option<(AllowedClients, [u8; 32])>,
     registrations: Registrations,
     circuits: RelayCircuits,
     rates: HostRates,
+    shares: RateShares,
     transmits: VecDeque<(RelayPort, SocketAddr, Vec<u8>)>,
     sweep: Duration,
     metrics: RelayCounters,
@@ -122,8 +128,10 @@ impl RelayServer {
             registrations: Registrations::new(derive(5)),
             circuits: RelayCircuits::default(),
             key: derive(0),
+            allowed: None,
             config,
             rates,
+            shares: RateShares::default(),
             transmits: VecDeque::new(),
             sweep: Duration::ZERO,
             metrics: RelayCounters::default(),
@@ -139,6 +147,11 @@ impl RelayServer {
     /// secret that is the same after a restart.
     pub fn enable_resets(&mut self, key: [u8; 32]) {
         self.reset_key = Some(key);
+    }
+
+    /// Serves these clients alone. `key`: this relay's link key, for which they prove a token.
+    pub fn allow(&mut self, clients: AllowedClients, key: [u8; 32]) {
+        self.allowed = Some((clients, key));
     }
 
     /// Sets the number of the second port ([`RelayPort::Second`]), once it is open.
@@ -242,6 +255,11 @@ impl RelayServer {
         if !self.rates.registrations.take(now, peer.host, 1, self.config.registering()) {
             return Err(RelayRefusal::Quota);
         }
+        if let Some((clients, key)) = &self.allowed
+            && !clients.has(key, &peer.key, register.proof.as_ref())
+        {
+            return Err(RelayRefusal::NotAllowed);
+        }
         if !register.names.iter().all(|name| name.is_vouched(&peer.key)) {
             self.offended(now, peer.host);
             return Err(RelayRefusal::NotVouched);
@@ -343,16 +361,21 @@ impl RelayServer {
         let passes = one.bytes.take(now, much, self.config.bytes_of_key())
             && self.rates.bytes.take(now, host, much, self.config.bytes_of_host());
         let far = self.circuits.far_end(&self.registrations, now, slot, tag);
-        let Some((far, far_tag)) = far.filter(|_| passes) else {
+        let Some(end) = far.filter(|_| passes) else {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         };
-        let far = self.registrations.get_mut(far)?;
+        let far = self.registrations.get_mut(end.slot)?;
         if !far.bytes.take(now, much, self.config.bytes_of_key()) {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         }
-        datagram.get_mut(..HEADER)?.copy_from_slice(&far.down.header(Some(far_tag)));
+        if !self.shares.take(now, self.config.bytes_per_second, end.host, end.circuit, much) {
+            self.metrics.over_share = self.metrics.over_share.saturating_add(1);
+            self.metrics.dropped = self.metrics.dropped.saturating_add(1);
+            return None;
+        }
+        datagram.get_mut(..HEADER)?.copy_from_slice(&far.down.header(Some(end.tag)));
         self.metrics.datagrams = self.metrics.datagrams.saturating_add(1);
         self.metrics.bytes = self.metrics.bytes.saturating_add(much);
         self.hour.1 = self.hour.1.saturating_add(much);

@@ -35,6 +35,9 @@ pub struct RelayConfig {
     pub bytes_per_second_of_key: Option<u64>,
     /// Bytes sent per host and second, with a burst of two seconds' worth. `None`: no limit.
     pub bytes_per_second_of_host: Option<u64>,
+    /// Bytes forwarded per second, for all together, with a burst of a tenth of it. Sites divide it equally, as far as each
+    /// uses its part, and the pairs of a site divide its part. What exceeds a part is dropped. `None`: no limit.
+    pub bytes_per_second: Option<u64>,
     /// Bytes forwarded in an hour, for all together. What exceeds it is dropped until the hour is over. `None`: no limit.
     pub bytes_per_hour: Option<u64>,
     /// Lifetime of a registration after its last keep-alive, at most 65,535 s.
@@ -60,6 +63,7 @@ impl Default for RelayConfig {
             connects_per_second: Some(16),
             bytes_per_second_of_key: None,
             bytes_per_second_of_host: None,
+            bytes_per_second: Some(125_000_000),
             bytes_per_hour: None,
             lifetime: Duration::from_secs(120),
             second_port: None,
@@ -149,6 +153,8 @@ pub struct RelayCounters {
     pub refused_lies: u64,
     /// Requests refused because the host is banned for earlier offences.
     pub refused_banned: u64,
+    /// Requests refused because the relay serves only listed keys and clients with its token.
+    pub refused_not_allowed: u64,
     /// Offences: false vouches and protocol errors.
     pub offences: u64,
     /// Keep-alives that were answered.
@@ -161,6 +167,9 @@ pub struct RelayCounters {
     pub bytes: u64,
     /// Datagrams dropped, because a limit was reached or there was no circuit.
     pub dropped: u64,
+    /// Datagrams dropped, because the relay is full and the pair or its site has had its part. They count in `dropped` as
+    /// well.
+    pub over_share: u64,
     /// Datagrams dropped, because the bytes of the hour are used up. They count in `dropped` as well.
     pub over_hour: u64,
     /// Resets sent in answer to datagrams with unknown ids, as of clients from before a restart.
@@ -173,6 +182,7 @@ impl RelayCounters {
             RelayRefusal::NotHere => &mut self.refused_not_here,
             RelayRefusal::Quota => &mut self.refused_quota,
             RelayRefusal::NotVouched | RelayRefusal::Taken => &mut self.refused_lies,
+            RelayRefusal::NotAllowed => &mut self.refused_not_allowed,
             RelayRefusal::Banned => &mut self.refused_banned,
         };
         *count = count.saturating_add(1);
@@ -180,7 +190,7 @@ impl RelayCounters {
 
     /// Each counter with its name, for export.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 18] {
+    pub fn each(&self) -> [(&'static str, u64); 20] {
         let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
         [
             ("registrations", count(self.registrations)),
@@ -193,12 +203,14 @@ impl RelayCounters {
             ("refused_quota", self.refused_quota),
             ("refused_lies", self.refused_lies),
             ("refused_banned", self.refused_banned),
+            ("refused_not_allowed", self.refused_not_allowed),
             ("offences", self.offences),
             ("keeps", self.keeps),
             ("refused_keeps", self.refused_keeps),
             ("datagrams", self.datagrams),
             ("bytes", self.bytes),
             ("dropped", self.dropped),
+            ("over_share", self.over_share),
             ("over_hour", self.over_hour),
             ("resets", self.resets),
         ]
