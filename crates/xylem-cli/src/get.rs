@@ -119,7 +119,7 @@ pub(crate) struct GetArgs {
     /// Replace a file, merge into a directory
     ///
     /// A file is replaced once the new one is complete. In a directory, files that have not changed are not fetched,
-    /// and what was not published stays.
+    /// and what was not published stays. A copy that this store has fetched, and that is still right, needs no peer.
     #[arg(long)]
     overwrite: bool,
 
