@@ -13,6 +13,7 @@ use xylem_files::signed::{self, SignedPublication};
 use xylem_files::{Existing, FetchMode, LibraryEvent, SaveOptions, record};
 use xylem_object::{Manifest, PublicationKind, Ticket};
 use xylem_peers::reachable::{PeerAddress, Relay};
+use xylem_publish::served::ServedMeter;
 use xylem_publish::{onward, root_as, root_of};
 use xylem_sink::follow::begins_with;
 use xylem_sink::{Context, Destination, GetSummary, SaveError, Sink, Tally, restore_attributes};
@@ -168,6 +169,8 @@ pub struct ServeOptions {
     pub accept_open: bool,
     /// How to announce a seed to peers that have no address of it.
     pub beside: AnnounceOptions,
+    /// Shows other threads what was served so far.
+    pub meter: ServedMeter,
 }
 
 /// Fetches one ticket.
@@ -468,6 +471,7 @@ fn join(
         publisher: signed.publisher,
         manifest: signed.packet.clone(),
         holdings,
+        meter: serve.meter.clone(),
     });
     let serve = options.serve.as_ref();
     let at_once = serve.is_some_and(|serve| serve.seed || !serve.listen.is_empty());
