@@ -2,12 +2,14 @@
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
+use crate::metrics::{LastCounts, MetricsArgs, counts_page};
 use crate::output::Out;
 use crate::settings;
 use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use crate::stop;
 use clap::Args;
+use std::time::Duration;
 use xylem_node::{Event, NodeConfig, PeerUri};
 
 /// Runs an NDN forwarder for programs and other forwarders
@@ -22,6 +24,7 @@ use xylem_node::{Event, NodeConfig, PeerUri};
   xylem ndn node                                   at the usual places
   xylem ndn node --listen unix:///tmp/ndn.sock     there and nowhere else
   xylem ndn node --config node.toml                with settings of your own
+  xylem ndn node --metrics 9700                    with counts for Prometheus
   xylem share film.mkv --via unix:///tmp/ndn.sock  something to fetch through it
 
 ",
@@ -42,6 +45,9 @@ pub(crate) struct NodeArgs {
     listen: Vec<PeerUri>,
 
     #[command(flatten)]
+    metrics: MetricsArgs,
+
+    #[command(flatten)]
     answer: AnswerArgs,
 
     #[command(flatten)]
@@ -56,7 +62,46 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     }
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
-    serve("node", config, out, |_| ())
+    let counts = LastCounts::default();
+    let shown = counts.clone();
+    let gauges = ["faces", "fib_entries", "pit_entries", "cs_packets", "cs_bytes"];
+    args.metrics.show(move || counts_page("xylem_ndn", &shown.get(), &gauges, help), out)?;
+    config.count_every = args.metrics.metrics.is_some().then_some(COUNT_EVERY);
+    serve("node", config, out, |event| {
+        if let Event::Forwarded { counts: latest } = event {
+            counts.set(latest);
+        }
+    })
+}
+
+/// How old what the page of metrics shows may be.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// The line that Prometheus shows with a count.
+fn help(name: &str) -> &'static str {
+    match name {
+        "faces" => "Faces.",
+        "fib_entries" => "Prefixes with a route.",
+        "pit_entries" => "Interests that are pending.",
+        "cs_packets" => "Packets in the content store.",
+        "cs_bytes" => "Bytes of the content store in memory.",
+        "cs_hits" => "Interests that the content store answered.",
+        "cs_misses" => "Interests that the content store could not answer.",
+        "in_interests" => "Interests that were received.",
+        "in_data" => "Data that was received.",
+        "in_nacks" => "Nacks that were received.",
+        "in_bytes" => "Bytes that were received.",
+        "in_dropped" => "Packets that were received and dropped.",
+        "out_interests" => "Interests that were sent.",
+        "out_data" => "Data that was sent.",
+        "out_nacks" => "Nacks that were sent.",
+        "out_bytes" => "Bytes that were sent.",
+        "satisfied" => "Pending Interests that Data has satisfied.",
+        "expired" => "Pending Interests that expired.",
+        "no_route" => "Interests without a route.",
+        "limited" => "Interests over a face's rate limit or quota.",
+        _ => "Other events.",
+    }
 }
 
 /// Runs a node until a signal ends it. `xylem ui` shows it as this verb; `see` gets each event before it is printed.
@@ -71,7 +116,10 @@ pub(crate) fn serve(
     out.runs_as(verb, &config.store);
     let ran = xylem_node::run_node(config, &stop, &mut |event| {
         see(&event);
-        out.event(event);
+        // It comes once a second, for the page of metrics alone.
+        if !matches!(event, Event::Forwarded { .. }) {
+            out.event(event);
+        }
     });
     out.take_broken()?;
     ran?;

@@ -30,6 +30,7 @@ mod log;
 mod lost_files;
 mod mail;
 mod merge;
+mod metrics;
 mod mistakes;
 mod mount;
 mod names;

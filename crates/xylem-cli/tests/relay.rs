@@ -322,9 +322,6 @@ fn prometheus_gets_the_counters_of_a_relay() {
         ])
     });
     drop(node);
-    let mut command = xylem(&dir.path().join("store"));
-    command.args(["ndn", "node", "--metrics", "127.0.0.1:0"]);
-    common::assert_exit(&common::finish(command), 2);
 }
 
 /// Registration, connection request and first datagram leave together, behind the handshake's last message.

@@ -108,6 +108,13 @@ pub enum Event {
         #[serde(flatten)]
         counts: BTreeMap<&'static str, u64>,
     },
+    /// Counts of what the node has forwarded so far, if they have changed and the caller wants them. For display only: it
+    /// has no JSON event.
+    #[serde(skip)]
+    Forwarded {
+        /// Each count by its name.
+        counts: BTreeMap<&'static str, u64>,
+    },
     /// A forwarder accepted the registration of what is shared: from now on it can be fetched there.
     Registered {
         /// The forwarder.

@@ -8,8 +8,6 @@ mod folders;
 mod keeper;
 pub(crate) mod listed;
 pub(crate) mod messages;
-#[cfg(unix)]
-mod page;
 pub(crate) mod unit;
 
 use crate::cli::Common;
@@ -261,7 +259,7 @@ pub(crate) fn row(
 mod running {
     use super::folders::FolderProcesses;
     use super::keeper::ShareKeeper;
-    use super::{RunArgs, control, page::page, unit};
+    use super::{RunArgs, control, unit};
     use crate::cli::Common;
     use crate::exit::{CommandFailure, Exit};
     use crate::metrics;
@@ -319,7 +317,7 @@ mod running {
             started = started.and_then(|()| start(Box::new(move || keeps.keep())));
             if let Some(shown) = shown {
                 let keeper = keeper.clone();
-                let show = Box::new(move || metrics::answer_all(&shown, move || page(&keeper)));
+                let show = Box::new(move || metrics::answer_all(&shown, move || keeper.page()));
                 started = started.and_then(|()| start(show));
             }
             match started.and_then(|()| start(Box::new(move || keeper.keep(&ended)))) {

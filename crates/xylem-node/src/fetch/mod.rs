@@ -399,6 +399,17 @@ impl Fetch {
         Ok(())
     }
 
+    /// As [`Fetch::offer`], for a result of which all may be here. If it is not, and no sharer is found, the fetch ends
+    /// as early and with the same error as without the manifest.
+    ///
+    /// # Errors
+    /// See [`Fetch::offer`].
+    pub(crate) fn offer_whole(&mut self, signed: &SignedPublication) -> Result<(), FetchError> {
+        self.offer(signed)?;
+        self.work.only_offered = true;
+        Ok(())
+    }
+
     /// Asks the connected peers for other sharers. Call it after the manifest has arrived.
     pub fn find_others(&mut self, ticket: &Ticket) {
         let (now, name) = (self.engine.now(), self.name());

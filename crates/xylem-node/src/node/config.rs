@@ -92,6 +92,8 @@ pub struct NodeConfig {
     pub mailbox: Option<MailboxConfig>,
     /// Options for relaying datagrams between other peers; `None`: no relaying.
     pub relay: Option<RelayOptions>,
+    /// Interval of [`crate::Event::Forwarded`]; `None`: none is reported.
+    pub count_every: Option<Duration>,
     /// Options of encrypted links.
     pub links: LinkOptions,
     /// Whether to answer peers that dial without the node's key.
@@ -157,6 +159,7 @@ impl NodeConfig {
             unix_sockets: Vec::new(),
             mailbox: None,
             relay: None,
+            count_every: None,
             links: LinkOptions::default(),
             accept_open: false,
             store,

@@ -4,6 +4,7 @@
 //! neither publishes nor fetches.
 
 mod config;
+mod counts;
 mod error;
 mod host;
 mod relay;
@@ -37,6 +38,7 @@ use crate::mail::{MailServer, while_delivering};
 use crate::meeting::CodeDht;
 use crate::shaping;
 use crate::waking::wake_of;
+use counts::CountReport;
 use host::ManagedEngine;
 use volunteer::VolunteerListing;
 use xylem_engine::now_ms;
@@ -75,6 +77,7 @@ pub fn run_node(
                 .as_ref()
                 .map(|options| (options.report, relay::RelayCountReport::default())),
             clients: relay::SavedClients::default(),
+            counting: config.count_every.map(CountReport::every),
             listing: volunteer,
             events,
             on_event,
@@ -325,6 +328,7 @@ struct NodeProgram<'a> {
     /// Interval between reports of relayed traffic, and the latest report.
     relay: Option<(Duration, relay::RelayCountReport)>,
     clients: relay::SavedClients,
+    counting: Option<CountReport>,
     /// Lists the relay in the DHT.
     listing: Option<VolunteerListing>,
     /// Events of the thread that delivers mail.
@@ -410,6 +414,9 @@ impl Program for NodeProgram<'_> {
             report.report(engine, now, *every, self.on_event);
             self.clients.keep(engine, now, self.store, self.on_event);
         }
+        if let Some(counting) = &mut self.counting {
+            counting.report(engine, now, self.on_event);
+        }
         if let Some(listing) = &mut self.listing {
             listing.handle_timeout(engine, self.on_event);
         }
@@ -421,7 +428,9 @@ impl Program for NodeProgram<'_> {
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
         let report = self.relay.as_ref().map(|(_, report)| report.due());
         let listing = self.listing.as_ref().and_then(VolunteerListing::poll_timeout);
-        self.management.poll_timeout().into_iter().chain(report).chain(listing).min()
+        let counts = self.counting.as_ref().map(CountReport::due);
+        let timers = [report, counts, listing];
+        self.management.poll_timeout().into_iter().chain(timers.into_iter().flatten()).min()
     }
 }
 
