@@ -7,6 +7,20 @@ use crate::settings;
 use clap::Args;
 use xylem_node::Relay;
 
+/// Replaces the tokens of relays in a message: it goes to logs.
+pub(crate) fn without_tokens(text: &str) -> String {
+    const TOKEN: &str = "token=";
+    let mut parts = text.split(TOKEN);
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | ',' | '`'));
+        shown.push_str(TOKEN);
+        shown.push('…');
+        shown.push_str(end.and_then(|end| part.get(end..)).unwrap_or_default());
+    }
+    shown
+}
+
 /// The relay flag of commands that dial peers or are dialed.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RelayArgs {

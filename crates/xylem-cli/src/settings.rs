@@ -8,6 +8,7 @@ use std::time::Duration;
 
 mod relay;
 
+use crate::relays::without_tokens;
 use crate::shaping::post_quantum;
 use relay::RelayTable;
 use serde::de::value::MapAccessDeserializer;
@@ -42,8 +43,9 @@ pub(crate) fn read(path: &Path, store: PathBuf) -> Result<NodeConfig, String> {
 pub(crate) fn relays(path: &Path) -> Result<Vec<Relay>, String> {
     let named = file(path)?.relay.unwrap_or_default();
     let wrong = |what| format!("settings {}: {what}", path.display());
-    let relay =
-        |uri: &String| uri.parse().map_err(|e: RelayUriError| wrong(format!("relay: {uri}: {e}")));
+    let relay = |uri: &String| {
+        uri.parse().map_err(|e: RelayUriError| wrong(without_tokens(&format!("relay: {uri}: {e}"))))
+    };
     named.iter().map(relay).collect()
 }
 

@@ -217,6 +217,9 @@ impl FolderProcesses {
             command.env_remove(variable);
         }
         command.arg("sync").arg(&folder.path).arg("--with-service").args(folder.terms.flags());
+        if let Some(relays) = folder.terms.relays() {
+            command.env("XYLEM_RELAY", relays);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let said: Arc<Mutex<FolderOutput>> = Arc::default();
