@@ -346,7 +346,7 @@ impl TicketCheck<'_> {
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<ListedFiles, VerificationError> {
         let listed = self.listing()?;
-        if root_as(self.store, path, &self.ticket.root, on_event)? == self.ticket.root {
+        if root_as(self.store, path, &self.ticket.root, self.stop, on_event)? == self.ticket.root {
             let totals = listed.totals();
             (self.summary.files, self.summary.bytes) = (totals.files, totals.bytes);
             return Ok(listed);

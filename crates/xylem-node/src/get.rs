@@ -217,7 +217,7 @@ pub fn get(
         return already_there(signed.clone(), &path, options, &store, false, stop, on_event);
     }
     if let Some(signed) = &kept
-        && let Some(path) = right_file(&options.save, &signed.manifest, &store, on_event)?
+        && let Some(path) = right_file(&options.save, &signed.manifest, &store, stop, on_event)?
     {
         on_event(found(&signed.manifest));
         return right_already(signed.clone(), &path, options, &store, stop, on_event);
@@ -337,6 +337,7 @@ fn right_file(
     save: &SaveOptions,
     manifest: &Manifest,
     store: &Store,
+    stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<PathBuf>, GetError> {
     let is_file = manifest.kind == PublicationKind::File && manifest.tree == TreeKind::Blake3;
@@ -345,12 +346,17 @@ fn right_file(
     }
     let Some(to) = Destination::choose(save, manifest)? else { return Ok(None) };
     let there = store.medium().metadata(&to.path).ok();
-    let same_size = |meta: &Meta| meta.kind == FileKind::File && meta.size == manifest.size;
+    // Other names of a file are not changed with it: then a new file takes the place of this one.
+    let same_size =
+        |meta: &Meta| meta.kind == FileKind::File && meta.size == manifest.size && meta.links == 1;
     if !there.is_some_and(|meta| same_size(&meta)) {
         return Ok(None);
     }
     // A file that can't be read is replaced as ever.
-    let is = root_of(&**store.medium(), &to.path, &mut from_library(on_event));
+    let is = root_of(&**store.medium(), &to.path, stop, &mut from_library(on_event));
+    if stop.raised() {
+        return Err(FetchError::Interrupted.into());
+    }
     Ok(is.is_ok_and(|is| is == manifest.root).then_some(to.path))
 }
 
@@ -445,7 +451,9 @@ fn fetch_ticket(
     }
     let root = match &path {
         // The root that `xylem sum` prints; the file was verified by a root of another tree.
-        Some(path) if other_tree => root_of(&**store.medium(), path, &mut from_library(on_event))?,
+        Some(path) if other_tree => {
+            root_of(&**store.medium(), path, stop, &mut from_library(on_event))?
+        }
         _ => there.unwrap_or(manifest.root),
     };
     Ok(GetSummary {
@@ -615,7 +623,7 @@ fn already_there(
         if is_compared {
             return Ok(summary);
         }
-        let found = root_as(store, &canonical, &root, &mut from_library(on_event))?;
+        let found = root_as(store, &canonical, &root, stop, &mut from_library(on_event))?;
         return if found == root { Ok(summary) } else { Err(taken()) };
     }
     let whole = onward(store, &canonical, signed, None, stop, &mut from_library(on_event))?;

@@ -106,7 +106,7 @@ fn shown(
         return Ok(None);
     }
     let canonical = canonical_in(&**store.medium(), path)?;
-    let root = root_of(&**store.medium(), &canonical, &mut from_library(on_event))?;
+    let root = root_of(&**store.medium(), &canonical, stop, &mut from_library(on_event))?;
     let continued = continues(&mut fetch, size, root, &found, stop, on_event);
     let (shown, _) = continued.map_err(remote)?;
     fetch.close();

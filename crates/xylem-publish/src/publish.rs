@@ -258,16 +258,17 @@ pub fn root_as(
     store: &Store,
     path: &Path,
     root: &Hash,
+    stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Hash, PublishError> {
     let medium = &**store.medium();
     let at = |e| StoreError::from_io("read", path, None, e);
     if medium.metadata(path).map_err(at)?.kind != FileKind::Directory {
-        return root_of(medium, path, on_event);
+        return root_of(medium, path, stop, on_event);
     }
     let before = LastPublication::open(store, path, root, SegmentSize::DEFAULT)
         .map(LastPublication::only_lists);
-    directory::root_of(medium, path, before, on_event)
+    directory::root_of(medium, path, before, stop, on_event)
 }
 
 /// Returns the root that publishing the canonical `path` would give; stores nothing.
@@ -277,15 +278,16 @@ pub fn root_as(
 pub fn root_of(
     medium: &dyn Medium,
     path: &Path,
+    stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Hash, PublishError> {
     let at = |e| StoreError::from_io("read", path, None, e);
     if medium.metadata(path).map_err(at)?.kind == FileKind::Directory {
-        return directory::root_of(medium, path, None, on_event);
+        return directory::root_of(medium, path, None, stop, on_event);
     }
     let (state, segment) = (hashing::state_of(medium, path)?, SegmentSize::DEFAULT);
     let job = HashJob { path: path.to_path_buf(), state, slot: None, segment, sums: None };
-    Ok(hashing::hash_all(medium, &[job], HashOutputs::default(), &Stop::new(), on_event)?[0])
+    Ok(hashing::hash_all(medium, &[job], HashOutputs::default(), stop, on_event)?[0])
 }
 
 #[cfg(test)]

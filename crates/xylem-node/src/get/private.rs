@@ -55,7 +55,7 @@ pub(super) fn get(
     let root = opened.manifest().root;
     if let Some(path) = taken(&options.save, opened.manifest())? {
         opened.remove_ciphertext(&*medium)?;
-        let there = root_of(&*medium, &canonical(&path)?, &mut from_library(on_event))?;
+        let there = root_of(&*medium, &canonical(&path)?, stop, &mut from_library(on_event))?;
         if there != root {
             return Err(GetError::Taken(path));
         }

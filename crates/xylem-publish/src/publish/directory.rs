@@ -174,6 +174,7 @@ pub(super) fn root_of(
     medium: &dyn Medium,
     path: &Path,
     before: Option<LastPublication>,
+    stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Hash, PublishError> {
     let mut walk = DirectoryWalk::new(medium, path, WalkRules::all(), on_event)?;
@@ -181,13 +182,12 @@ pub(super) fn root_of(
     let mut writer = listing::ListingWriter::new(|piece: &[u8]| {
         hasher.update(piece);
     });
-    let stop = Stop::new();
     hash_entries(
         &mut walk,
         HashOutputs::default(),
         SegmentSize::DEFAULT,
         before,
-        &stop,
+        stop,
         on_event,
         &mut |entry, _| Ok(writer.push(entry)?),
     )?;
