@@ -15,7 +15,9 @@ use xylem_base::Stop;
 use xylem_files::LibraryEvent;
 use xylem_hash::Hash;
 use xylem_node::code::CodeDht;
-use xylem_node::{AnnounceOptions, DhtStart, Event, PublicOptions, PublicTarget, find_public};
+use xylem_node::{
+    AnnounceOptions, DhtStart, Event, PublicOptions, PublicSharer, PublicTarget, find_public,
+};
 
 /// How many sharers that the DHT names are given up, because they have nothing, before the search ends.
 const MAX_FOUND: usize = 8;
@@ -307,6 +309,8 @@ pub(crate) struct FindTerms<'a> {
     pub(crate) stop: &'a Stop,
     /// Whether another sharer is looked up if one that the DHT names has nothing.
     pub(crate) again: bool,
+    /// Whether no other peer is to learn this machine's address.
+    pub(crate) hides: bool,
 }
 
 impl FindArgs {
@@ -395,7 +399,7 @@ impl FindArgs {
         common: &Common,
         out: &mut Out,
     ) -> Result<FoundTicket, CommandFailure> {
-        let FindTerms { give_up, shape, stop, .. } = *terms;
+        let FindTerms { give_up, shape, stop, hides, .. } = *terms;
         let Some(wanted) = wanted(text) else {
             return code::or_ticket(text, whom, give_up, stop, out);
         };
@@ -413,9 +417,13 @@ impl FindArgs {
             give_up,
             store: common.store()?,
             avoid: avoid.to_vec(),
+            punch: self.ticket_dht(hides, common)?,
         };
-        let found = find_public(&options, stop).map_err(|error| ended(error, stop))?;
-        Ok(FoundTicket { ticket: found, from: whom.from, port: None })
+        let found = find_public(&options, stop, &mut |event| out.event(event));
+        out.take_broken()?;
+        let found = found.map_err(|error| ended(error, stop))?;
+        let PublicSharer { ticket, port } = found;
+        Ok(FoundTicket { ticket, from: whom.from, port })
     }
 }
 

@@ -261,7 +261,13 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let whom = CodeSource { from, relays, lan, dht };
     // Do not write the same bytes to standard output twice.
     let again = !matches!(output, Output::Stdout);
-    let terms = FindTerms { give_up: args.give_up(), shape: &args.shape, stop: &stop, again };
+    let terms = FindTerms {
+        give_up: args.give_up(),
+        shape: &args.shape,
+        stop: &stop,
+        again,
+        hides: hides(&args),
+    };
     let fetch = |found, out: &mut Out| by_ticket(found, &args, output.clone(), &stop, common, out);
     args.find.each_found(&ticket, whom, &terms, common, out, fetch)
 }

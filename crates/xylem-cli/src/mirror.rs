@@ -98,7 +98,8 @@ pub(crate) fn run(
     out.ends_with(&stop);
     common.store()?;
     let timeout = args.timeout.or_seconds(30);
-    let terms = FindTerms { give_up: timeout, shape: &args.shape, stop: &stop, again: true };
+    let (shape, hides) = (&args.shape, args.shape.is_covered());
+    let terms = FindTerms { give_up: timeout, shape, stop: &stop, again: true, hides };
     let lan = args.find.lan(common)?;
     let (relays, dht) = (args.relay.relays(common)?, args.find.code_dht(common)?);
     let whom = CodeSource { from: args.from.peers()?, relays, lan, dht };

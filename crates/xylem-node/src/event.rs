@@ -77,6 +77,9 @@ pub enum Event {
     },
     /// The DHT is searched for the sharer of a ticket from now on: its nodes learn this machine's address.
     TicketInDht,
+    /// No sharer that the DHT lists under a root has answered: from now on it lists this machine as a getter, so that the NATs
+    /// between the two open.
+    RootInDht,
     /// The DHT lists this share: any peer can find it.
     Announced {
         /// By this root.

@@ -36,7 +36,7 @@ mod waking;
 
 pub use changes::at_changes;
 pub use discovery::{
-    AnnounceOptions, DhtStart, PublicOptions, PublicTarget, VolunteerUse, find_public,
+    AnnounceOptions, DhtStart, PublicOptions, PublicSharer, PublicTarget, VolunteerUse, find_public,
 };
 pub use event::{Event, FetchReport, GetterReport, GetterState, ReachStatus};
 pub use fetch::{AddressCount, Fetch, FetchError, FetchNext, FetchView, NotPublic, TriedPeer};

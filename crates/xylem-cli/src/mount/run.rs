@@ -41,7 +41,8 @@ pub(super) fn run(
     let point = MountPoint::prepare(&args.dir, out)?;
     common.store()?;
     let give_up = args.timeout.or_seconds(30);
-    let terms = FindTerms { give_up, shape: &args.shape, stop: &stop, again: true };
+    let (shape, hides) = (&args.shape, args.shape.is_covered());
+    let terms = FindTerms { give_up, shape, stop: &stop, again: true, hides };
     let lan = args.find.lan(common)?;
     let (relays, dht) = (args.relay.relays(common)?, args.find.code_dht(common)?);
     let whom = CodeSource { from: args.from.peers()?, relays, lan, dht };

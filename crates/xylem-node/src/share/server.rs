@@ -211,7 +211,7 @@ impl<'a> ShareServer<'a> {
         let vouch = signed_by.is_none().then_some(self.at.vouch);
         self.publications.add_find(id, &self.at.link_key, vouch);
         if room == DhtRoom::Free {
-            let listed = self.tickets.as_mut().map(|it| it.add(engine, &root, &publisher));
+            let listed = self.tickets.as_mut().map(|it| it.add(engine, &root));
             if listed.is_some() {
                 self.by_ticket.insert(id);
             }
@@ -262,8 +262,7 @@ impl<'a> ShareServer<'a> {
         // refusal.
         let (root, signed_by) = (content.publication().manifest().root, content.signed_by());
         if self.by_ticket.remove(&id) {
-            let publisher = signed_by.unwrap_or(self.at.publisher);
-            self.tickets.iter_mut().for_each(|it| it.remove(engine, &root, &publisher));
+            self.tickets.iter_mut().for_each(|it| it.remove(engine, &root));
         }
         if !self.beside.shares(&root) {
             engine.forget_knock(&dht_knock(&root));
