@@ -1,5 +1,7 @@
 //! `xylem relay`: a server that connects peers behind NATs and firewalls.
 
+pub(crate) mod orders;
+
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::VolunteerArgs;
@@ -9,12 +11,13 @@ use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use clap::Args;
+use orders::RelayCommand;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use xylem_node::{Event, PeerUri};
+use xylem_node::{Event, PeerUri, RelayAnswer, RelayControl, RelayOrder};
 
 /// Connects peers that cannot reach each other, until Ctrl-C
 ///
@@ -23,12 +26,16 @@ use xylem_node::{Event, PeerUri};
 /// where a network blocks UDP, on TCP ports 7348 and 443, of IPv4 and IPv6, and on the UDP port after the first, which
 /// reports a client's address. No other port is open. Limits for each client are in the settings ([node.relay]).
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = concat!(
     "Examples:
   xylem relay                                at the usual ports
   xylem relay --listen xylem://0.0.0.0:7000  there and nowhere else
   xylem relay --metrics 9700                 with counts for Prometheus
   xylem relay --volunteer                    for strangers as well, who find it in the DHT
+  xylem relay top                            who uses the relay that runs
+  xylem relay ban 192.0.2.0/24               keeps a network away from it
+  xylem relay drain                          ends it when nobody uses it any more
   xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets no peer in
 
 ",
@@ -46,6 +53,9 @@ pub(crate) struct RelayServerArgs {
         value_delimiter = ','
     )]
     listen: Vec<PeerUri>,
+
+    #[command(subcommand)]
+    command: Option<RelayCommand>,
 
     #[command(flatten)]
     volunteer: VolunteerArgs,
@@ -66,6 +76,9 @@ pub(crate) fn run(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
+    if let Some(command) = args.command {
+        return orders::run(command, common, out);
+    }
     if !args.listen.iter().all(PeerUri::is_encrypted) {
         let what = "--listen: a relay listens for encrypted links alone, such as xylem://0.0.0.0:7348; for other \
                     kinds of addresses type xylem ndn node";
@@ -87,7 +100,8 @@ pub(crate) fn run(
     config.accept_open |= args.answer.accept_open;
     let counts = Counts::default();
     if let Some(listener) = args.metrics.listen()? {
-        show(listener, counts.clone(), out)?;
+        let control = config.relay.as_ref().map(|relay| relay.control.clone()).unwrap_or_default();
+        show(listener, control, counts.clone(), out)?;
     }
     node::serve("relay", config, out, |event| {
         if let Event::Relayed { counts: latest } = event {
@@ -99,10 +113,18 @@ pub(crate) fn run(
 /// The last counts that the relay has reported.
 type Counts = Arc<Mutex<BTreeMap<&'static str, u64>>>;
 
-/// Serves them until the process ends.
-fn show(listener: TcpListener, counts: Counts, out: &mut Out) -> Result<(), CommandFailure> {
+/// Serves the counts of the moment until the process ends, or the last ones if the relay has no time.
+fn show(
+    listener: TcpListener,
+    control: RelayControl,
+    counts: Counts,
+    out: &mut Out,
+) -> Result<(), CommandFailure> {
     let at = listener.local_addr().ok();
-    let page = move || page(&counts.lock().unwrap_or_else(PoisonError::into_inner));
+    let page = move || match control.ask(RelayOrder::Load(0)) {
+        Some(RelayAnswer::Load(load)) => page(&load.counters.each().into_iter().collect()),
+        _ => page(&counts.lock().unwrap_or_else(PoisonError::into_inner)),
+    };
     let thread = thread::Builder::new().name("metrics".into());
     thread
         .spawn(move || metrics::answer_all(&listener, page))
@@ -141,6 +163,7 @@ fn help(name: &str) -> &'static str {
         "refused_quota" => "Requests that were refused because a limit was reached.",
         "refused_lies" => "Requests with an unvouched name, or with the secret of another.",
         "refused_banned" => "Requests that were refused because of earlier offences of the host.",
+        "refused_ending" => "Requests that were refused because the relay is about to end.",
         "refused_not_allowed" => "Requests of clients that the relay does not serve.",
         "offences" => "False vouches and messages that break the protocol.",
         "keeps" => "Keep-alives that were answered.",

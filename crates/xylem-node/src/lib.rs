@@ -45,8 +45,8 @@ pub use follow::{Asked, VersionDialer, follow, newest};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
 pub use node::{
-    MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeError, NodeRole, NodeRoute, RelayOptions,
-    run_node,
+    MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeError, NodeRole, NodeRoute, RelayAnswer,
+    RelayControl, RelayOptions, RelayOrder, run_node,
 };
 pub use peers::HostError;
 pub use reaching::{news, to_dial};
@@ -72,6 +72,8 @@ pub use xylem_peers::reachable::{
 };
 pub use xylem_reach::kind::{NatKind, ReachWay};
 pub use xylem_reach::relay::RelayCounters as RelayMetrics;
-pub use xylem_reach::relay::{AllowedClients, MAX_TOKENS, TeamTokenError};
+pub use xylem_reach::relay::{
+    AllowedClients, MAX_BANS, MAX_TOKENS, RelayBan, RelayLoad, TeamTokenError,
+};
 pub use xylem_sink::{GetSummary, PeerBytes};
 pub use xylem_sockets::SitePage;

@@ -28,12 +28,41 @@ use xylem_node::AnnounceOptions;
 use xylem_publish::registry::Registered;
 use xylem_publish::served::ServedCounts;
 
+/// A process that takes requests in a store.
+#[derive(Clone, Copy)]
+pub(crate) struct ControlPlace {
+    /// The name of its socket.
+    #[cfg_attr(not(unix), allow(dead_code))]
+    socket: &'static str,
+    /// Its name in messages.
+    #[cfg_attr(not(unix), allow(dead_code))]
+    process: &'static str,
+}
+
+/// The background node.
+pub(crate) const SERVICE: ControlPlace =
+    ControlPlace { socket: "control.sock", process: "the background node" };
+/// A relay.
+pub(crate) const RELAY: ControlPlace = ControlPlace { socket: "relay.sock", process: "the relay" };
+
 /// Systems without a background node.
 #[cfg(not(unix))]
 pub(crate) mod control {
+    use super::ControlPlace;
+    pub(crate) use super::RELAY;
     use super::messages::{ServiceReply, ServiceRequest};
     use crate::exit::CommandFailure;
     use std::path::Path;
+
+    /// No relay takes orders on this system.
+    pub(crate) fn ask_at(
+        _store: &Path,
+        _place: ControlPlace,
+        _request: &ServiceRequest,
+        _tell: &mut dyn FnMut(ServiceReply),
+    ) -> Result<Option<ServiceReply>, CommandFailure> {
+        Ok(None)
+    }
 
     /// There is no background node on this system.
     pub(crate) fn ask(

@@ -153,6 +153,8 @@ pub struct RelayCounters {
     pub refused_lies: u64,
     /// Requests refused because the host is banned for earlier offences.
     pub refused_banned: u64,
+    /// Requests refused because the relay is about to end.
+    pub refused_ending: u64,
     /// Requests refused because the relay serves only listed keys and clients with its token.
     pub refused_not_allowed: u64,
     /// Offences: false vouches and protocol errors.
@@ -182,6 +184,7 @@ impl RelayCounters {
             RelayRefusal::NotHere => &mut self.refused_not_here,
             RelayRefusal::Quota => &mut self.refused_quota,
             RelayRefusal::NotVouched | RelayRefusal::Taken => &mut self.refused_lies,
+            RelayRefusal::Ending => &mut self.refused_ending,
             RelayRefusal::NotAllowed => &mut self.refused_not_allowed,
             RelayRefusal::Banned => &mut self.refused_banned,
         };
@@ -190,7 +193,7 @@ impl RelayCounters {
 
     /// Each counter with its name, for export.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 20] {
+    pub fn each(&self) -> [(&'static str, u64); 21] {
         let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
         [
             ("registrations", count(self.registrations)),
@@ -203,6 +206,7 @@ impl RelayCounters {
             ("refused_quota", self.refused_quota),
             ("refused_lies", self.refused_lies),
             ("refused_banned", self.refused_banned),
+            ("refused_ending", self.refused_ending),
             ("refused_not_allowed", self.refused_not_allowed),
             ("offences", self.offences),
             ("keeps", self.keeps),
