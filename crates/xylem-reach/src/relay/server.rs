@@ -35,6 +35,8 @@ use waking::RestartNotices;
 
 /// Interval at which each registration is looked at, whether it has expired.
 const SWEEP: Duration = Duration::from_secs(5);
+/// Registrations that are looked at at once, some milliseconds' work. More of them have several turns in the interval.
+const SWEPT: usize = 16_384;
 /// Maximum number of queued control datagrams. Past it, none are made.
 const MAX_WAITING: usize = 1_024;
 /// Minimum time between demands for proof to a registration that sends from another address.
@@ -100,6 +102,8 @@ pub struct RelayServer {
     recent: RecentBytes,
     transmits: VecDeque<(RelayPort, SocketAddr, Vec<u8>)>,
     sweep: Duration,
+    /// The place of the registration that is looked at next.
+    swept: usize,
     metrics: RelayCounters,
     /// When the hour began whose bytes are counted, and those bytes.
     hour: (Duration, u64),
@@ -148,6 +152,7 @@ impl RelayServer {
             recent: RecentBytes::default(),
             transmits: VecDeque::new(),
             sweep: Duration::ZERO,
+            swept: 0,
             metrics: RelayCounters::default(),
             hour: (Duration::ZERO, 0),
             reset_key: None,
@@ -667,8 +672,13 @@ impl RelayServer {
         if now < self.sweep {
             return;
         }
-        self.sweep = now.saturating_add(SWEEP);
-        for slot in self.registrations.expired(now, self.config.lifetime) {
+        let places = self.registrations.places();
+        let turns = u32::try_from(places.div_ceil(SWEPT)).unwrap_or(u32::MAX).max(1);
+        self.sweep = now.saturating_add(SWEEP.checked_div(turns).unwrap_or(SWEEP));
+        let until = self.swept.saturating_add(SWEPT);
+        let swept = self.swept..until;
+        self.swept = if until < places { until } else { 0 };
+        for slot in self.registrations.expired(now, self.config.lifetime, swept) {
             self.metrics.expired = self.metrics.expired.saturating_add(1);
             self.remove(slot);
         }

@@ -5,6 +5,13 @@ use core::time::Duration;
 use crate::relay::rate::Allowance;
 use crate::relay::wire::RelayRefusal;
 
+/// Bytes of memory that one registration and one pair may take, together: an idle one takes less (docs/benchmarks.md).
+const BYTES_OF_CLIENT: usize = 1_536;
+/// Memory of a relay's clients, if nothing else is set.
+const USUAL_MEMORY: usize = 256 << 20;
+/// Fewest clients, however little memory there is.
+const FEWEST: usize = 64;
+
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A relay's limits. A host is an IPv4 address or the first 64 bits of an IPv6 address. A site is the first 24 bits of
@@ -52,11 +59,11 @@ impl Default for RelayConfig {
     /// The limits of a public relay.
     fn default() -> Self {
         Self {
-            registrations: 16_384,
+            registrations: USUAL_MEMORY / BYTES_OF_CLIENT,
             registrations_of_key: 16,
             registrations_of_host: 256,
             registrations_of_site: 1_024,
-            circuits: 32_768,
+            circuits: USUAL_MEMORY / BYTES_OF_CLIENT,
             circuits_asked: 64,
             circuits_reached: 512,
             registrations_per_second: Some(8),
@@ -91,6 +98,12 @@ impl RelayConfig {
             bytes_per_second_of_host: Some(64 << 10),
             ..Self::default()
         }
+    }
+
+    /// Limits registrations and pairs to what takes this much memory in bytes.
+    pub fn set_memory(&mut self, bytes: usize) {
+        self.registrations = (bytes / BYTES_OF_CLIENT).max(FEWEST);
+        self.circuits = self.registrations;
     }
 
     /// Limits the bytes of strangers, where nothing limits them yet: 512 KB/s of a registration, 1 MB/s of a host, 10 GB an
@@ -224,6 +237,16 @@ impl RelayCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_bounds_registrations_and_pairs() {
+        let mut limits = RelayConfig::default();
+        assert_eq!((limits.registrations, limits.circuits), (174_762, 174_762));
+        limits.set_memory(1_536_000_000);
+        assert_eq!((limits.registrations, limits.circuits), (1_000_000, 1_000_000));
+        limits.set_memory(0);
+        assert_eq!(limits.registrations, FEWEST);
+    }
 
     #[test]
     fn the_bytes_of_an_hour_are_limited_and_then_begin_anew() {

@@ -331,10 +331,20 @@ impl Registrations {
         }
     }
 
-    /// The registrations without a keep-alive for `lifetime`.
-    pub(super) fn expired(&self, now: Duration, lifetime: Duration) -> Vec<RegistrationSlot> {
+    /// Places for registrations, taken or not.
+    pub(super) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The registrations in these places without a keep-alive for `lifetime`.
+    pub(super) fn expired(
+        &self,
+        now: Duration,
+        lifetime: Duration,
+        places: core::ops::Range<usize>,
+    ) -> Vec<RegistrationSlot> {
         let over = |one: &RelayRegistration| now >= one.last_keep_alive.saturating_add(lifetime);
-        let slots = (0_u32..).zip(&self.slots);
+        let slots = (0_u32..).zip(&self.slots).skip(places.start).take(places.len());
         let over = slots.filter(|(_, one)| one.as_deref().is_some_and(over));
         over.map(|(slot, _)| RegistrationSlot(slot)).collect()
     }
