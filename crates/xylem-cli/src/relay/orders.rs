@@ -75,7 +75,7 @@ fn ask(common: &Common, request: &ServiceRequest) -> Result<ServiceReply, Comman
     let answer = control::ask_at(&store, RELAY, request, &mut |_| {})?;
     answer.ok_or_else(|| {
         let what = format!(
-            "no relay runs with the store {}; name the relay's with --store DIR (a service's is /var/lib/xylem)",
+            "no relay runs with the store {}; name the relay's with --store DIR (a service's is /var/lib/xylem-relay)",
             store.display()
         );
         CommandFailure::new(Exit::Unreachable, what)

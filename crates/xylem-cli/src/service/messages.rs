@@ -48,15 +48,15 @@ pub(crate) enum ServiceRequest {
     },
     /// List the folders in step.
     Folders,
-    /// Of a relay: report what it does, with so many lines of each table.
+    /// Have a relay report its load, with so many lines of each table.
     RelayLoad { rows: u16 },
-    /// Of a relay: keep a link key, an address or a network away.
+    /// Have a relay keep a link key, an address or a network away.
     RelayBan { who: String },
-    /// Of a relay: end a ban.
+    /// Have a relay end a ban.
     RelayUnban { who: String },
-    /// Of a relay: list the bans.
+    /// Have a relay list its bans.
     RelayBans,
-    /// Of a relay: take no more clients, and end after this time at the latest.
+    /// Have a relay take no more clients, and end after this time at the latest.
     RelayDrain { seconds: u64 },
 }
 
@@ -83,7 +83,7 @@ pub(crate) enum ServiceReply {
     Unsynced,
     /// The answer to [`Request::Folders`].
     Folders { folders: Vec<FolderRow> },
-    /// What a relay does.
+    /// The load of a relay.
     RelayLoad(RelayLoadReply),
     /// A ban is in force, and so many registrations were removed.
     RelayBanned { removed: u64 },
@@ -156,7 +156,7 @@ impl SharedReply {
     }
 }
 
-/// What a relay does now, as `xylem relay top` shows it; as JSON an event of `docs/spec/json-events.md`.
+/// The load of a relay, as `xylem relay top` shows it; as JSON an event of `docs/spec/json-events.md`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "event", rename = "relay_load")]
 pub(crate) struct RelayLoadReply {
