@@ -14,6 +14,7 @@ mod changes;
 mod dial;
 mod meeting;
 mod reaching;
+mod relay_key;
 mod shaping;
 mod ticket_meeting;
 
@@ -50,6 +51,7 @@ pub use node::{
 };
 pub use peers::HostError;
 pub use reaching::{news, to_dial};
+pub use relay_key::{KeyQuestionError, key_of_relay};
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{
@@ -66,8 +68,8 @@ pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;
 pub use xylem_peers::admission::Prove;
 pub use xylem_peers::reachable::{
-    FaceAddress, HostLookupError, HostPortError, LINK_PORT, LinkKeyError, NDN_PORT, NotDiallable,
-    PeerAddress, PeerUri, PeerUriError, PeerWay, Relay, RelayUriError, ResolveError,
+    FaceAddress, HostLookupError, HostPortError, LINK_PORT, LinkKeyError, NDN_PORT, NamedRelay,
+    NotDiallable, PeerAddress, PeerUri, PeerUriError, PeerWay, Relay, RelayUriError, ResolveError,
     ServerNameError, WEB_SOCKET_PORT, WayTaken,
 };
 pub use xylem_reach::kind::{NatKind, ReachWay};

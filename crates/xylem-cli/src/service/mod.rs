@@ -24,7 +24,7 @@ use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
-use xylem_node::AnnounceOptions;
+use xylem_node::{AnnounceOptions, NamedRelay};
 use xylem_publish::registry::Registered;
 use xylem_publish::served::ServedCounts;
 
@@ -196,7 +196,7 @@ pub(crate) fn run(
         ServiceCommand::Install { run, no_start } => {
             // A unit that could not start is not written.
             run.announces(common)?;
-            if run.relay.named().iter().any(|relay| relay.token.is_some()) {
+            if run.relay.named().iter().any(NamedRelay::has_token) {
                 let what = "--relay with a token: all users of this machine can read a unit's flags; put the relay \
                             under `relay` in the settings";
                 return Err(CommandFailure::new(Exit::Usage, what));
