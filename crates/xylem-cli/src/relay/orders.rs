@@ -61,12 +61,16 @@ pub(crate) enum RelayCommand {
 
 /// An answer as an event of `docs/spec/json-events.md`.
 #[derive(Debug, Serialize)]
-#[serde(tag = "event", rename_all = "snake_case")]
+#[serde(tag = "event")]
 pub(crate) enum RelayOrderEvent {
-    RelayBanned { who: String, removed: u64 },
-    RelayUnbanned { who: String },
-    RelayBans { bans: Vec<String> },
-    RelayDraining { seconds: u64 },
+    #[serde(rename = "relay_banned")]
+    Banned { who: String, removed: u64 },
+    #[serde(rename = "relay_unbanned")]
+    Unbanned { who: String },
+    #[serde(rename = "relay_bans")]
+    Bans { bans: Vec<String> },
+    #[serde(rename = "relay_draining")]
+    Draining { seconds: u64 },
 }
 
 /// Gives an order to the relay of the store.
@@ -102,7 +106,7 @@ pub(super) fn run(
             if !out.is_json() {
                 bans.iter().try_for_each(|ban| out.line(ban))?;
             }
-            out.json(&RelayOrderEvent::RelayBans { bans })?;
+            out.json(&RelayOrderEvent::Bans { bans })?;
         }
         RelayCommand::Ban { who } => {
             for who in who.iter().map(ToString::to_string) {
@@ -111,7 +115,7 @@ pub(super) fn run(
                     return Err(strange());
                 };
                 out.note(&format!("{who} is banned; {} ended", count(removed, "registration")));
-                out.json(&RelayOrderEvent::RelayBanned { who, removed })?;
+                out.json(&RelayOrderEvent::Banned { who, removed })?;
             }
         }
         RelayCommand::Unban { who } => {
@@ -121,7 +125,7 @@ pub(super) fn run(
                     return Err(strange());
                 };
                 out.note(&format!("{who} is banned no more"));
-                out.json(&RelayOrderEvent::RelayUnbanned { who })?;
+                out.json(&RelayOrderEvent::Unbanned { who })?;
             }
         }
         RelayCommand::Drain { within: seconds } => {
@@ -132,7 +136,7 @@ pub(super) fn run(
             out.note(&format!(
                 "the relay takes no more clients, and ends when no pair uses it, in {seconds} s at the latest"
             ));
-            out.json(&RelayOrderEvent::RelayDraining { seconds })?;
+            out.json(&RelayOrderEvent::Draining { seconds })?;
         }
     }
     Ok(Exit::Done)
@@ -303,10 +307,10 @@ mod tests {
 
     #[test]
     fn answers_are_documented() {
-        assert_documented(&RelayOrderEvent::RelayBanned { who: "w".into(), removed: 1 });
-        assert_documented(&RelayOrderEvent::RelayUnbanned { who: "w".into() });
-        assert_documented(&RelayOrderEvent::RelayBans { bans: vec![] });
-        assert_documented(&RelayOrderEvent::RelayDraining { seconds: 1 });
+        assert_documented(&RelayOrderEvent::Banned { who: "w".into(), removed: 1 });
+        assert_documented(&RelayOrderEvent::Unbanned { who: "w".into() });
+        assert_documented(&RelayOrderEvent::Bans { bans: vec![] });
+        assert_documented(&RelayOrderEvent::Draining { seconds: 1 });
     }
 
     #[test]
