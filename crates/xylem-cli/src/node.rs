@@ -4,6 +4,8 @@ use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::metrics::{LastCounts, MetricsArgs, counts_page};
 use crate::output::Out;
+#[cfg(unix)]
+use crate::relay::orders::OpenRelay;
 use crate::settings;
 use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
@@ -114,6 +116,11 @@ pub(crate) fn serve(
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     out.runs_as(verb, &config.store);
+    #[cfg(unix)]
+    let _open = config
+        .relay
+        .as_ref()
+        .and_then(|relay| OpenRelay::new(&config.store, relay.control.clone(), out));
     let ran = xylem_node::run_node(config, &stop, &mut |event| {
         see(&event);
         // It comes once a second, for the page of metrics alone.

@@ -1,5 +1,7 @@
 //! `xylem relay`: a server that connects peers behind NATs and firewalls.
 
+pub(crate) mod orders;
+
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::VolunteerArgs;
@@ -9,7 +11,8 @@ use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use clap::Args;
-use xylem_node::{Event, PeerUri};
+use orders::RelayCommand;
+use xylem_node::{Event, PeerUri, RelayAnswer, RelayOrder};
 
 /// Connects peers that cannot reach each other, until Ctrl-C
 ///
@@ -18,12 +21,16 @@ use xylem_node::{Event, PeerUri};
 /// where a network blocks UDP, on TCP ports 7348 and 443, of IPv4 and IPv6, and on the UDP port after the first, which
 /// reports a client's address. No other port is open. Limits for each client are in the settings ([node.relay]).
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = concat!(
     "Examples:
   xylem relay                                at the usual ports
   xylem relay --listen xylem://0.0.0.0:7000  there and nowhere else
   xylem relay --metrics 9700                 with counts for Prometheus
   xylem relay --volunteer                    for strangers as well, who find it in the DHT
+  xylem relay top                            who uses the relay that runs
+  xylem relay ban 192.0.2.0/24               keeps a network away from it
+  xylem relay drain                          ends it when nobody uses it any more
   xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets no peer in
 
 ",
@@ -41,6 +48,9 @@ pub(crate) struct RelayServerArgs {
         value_delimiter = ','
     )]
     listen: Vec<PeerUri>,
+
+    #[command(subcommand)]
+    command: Option<RelayCommand>,
 
     #[command(flatten)]
     volunteer: VolunteerArgs,
@@ -61,6 +71,9 @@ pub(crate) fn run(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
+    if let Some(command) = args.command {
+        return orders::run(command, common, out);
+    }
     if !args.listen.iter().all(PeerUri::is_encrypted) {
         let what = "--listen: a relay listens for encrypted links alone, such as xylem://0.0.0.0:7348; for other \
                     kinds of addresses type xylem ndn node";
@@ -81,9 +94,16 @@ pub(crate) fn run(
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
     let counts = LastCounts::default();
-    let shown = counts.clone();
-    let page =
-        move || counts_page("xylem_relay", &shown.get(), &["registrations", "circuits"], help);
+    let (shown, control) = (counts.clone(), config.relay.as_ref().map(|it| it.control.clone()));
+    // The counts of the moment, or the last ones if the relay has no time.
+    let page = move || {
+        let load = control.as_ref().and_then(|control| control.ask(RelayOrder::Load(0)));
+        let counts = match load {
+            Some(RelayAnswer::Load(load)) => load.counters.each().into_iter().collect(),
+            _ => shown.get(),
+        };
+        counts_page("xylem_relay", &counts, &["registrations", "circuits"], help)
+    };
     args.metrics.show(page, out)?;
     node::serve("relay", config, out, |event| {
         if let Event::Relayed { counts: latest } = event {
@@ -105,6 +125,7 @@ fn help(name: &str) -> &'static str {
         "refused_quota" => "Requests that were refused because a limit was reached.",
         "refused_lies" => "Requests with an unvouched name, or with the secret of another.",
         "refused_banned" => "Requests that were refused because of earlier offences of the host.",
+        "refused_ending" => "Requests that were refused because the relay is about to end.",
         "refused_not_allowed" => "Requests of clients that the relay does not serve.",
         "offences" => "False vouches and messages that break the protocol.",
         "keeps" => "Keep-alives that were answered.",

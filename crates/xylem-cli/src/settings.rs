@@ -18,8 +18,8 @@ use xylem_forward::LinkType;
 use xylem_mailbox::MailboxConfig;
 use xylem_mgmt::FaceUri;
 use xylem_node::{
-    ForwardingStrategy, MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRoute, PeerUri,
-    PeerUriError, Prove, Relay, RelayUriError, VolunteerUse,
+    ForwardingStrategy, MULTICAST_GROUP, MULTICAST_GROUP_V6, NamedRelay, NodeConfig, NodeRoute,
+    PeerUri, PeerUriError, Prove, RelayUriError, VolunteerUse,
 };
 use xylem_packet::Name;
 use xylem_reach::code::distance;
@@ -40,7 +40,7 @@ pub(crate) fn read(path: &Path, store: PathBuf) -> Result<NodeConfig, String> {
 ///
 /// # Errors
 /// As of [`read`].
-pub(crate) fn relays(path: &Path) -> Result<Vec<Relay>, String> {
+pub(crate) fn relays(path: &Path) -> Result<Vec<NamedRelay>, String> {
     let named = file(path)?.relay.unwrap_or_default();
     let wrong = |what| format!("settings {}: {what}", path.display());
     let relay = |uri: &String| {
@@ -631,7 +631,7 @@ mod tests {
         }
         let text = sample_in_force().replace("localhop = false", "localhop = true");
         let FileTable { relay, lan, map, public, dht, node, mailbox } = tables(&text).unwrap();
-        assert!(relay.is_some_and(|uris| uris[0].parse::<Relay>().is_ok()));
+        assert!(relay.is_some_and(|uris| uris[0].parse::<NamedRelay>().is_ok()));
         assert_eq!((lan, map, public), (Some(true), Some(true), Some(false)));
         let Some(DhtSetting::Table(table)) = dht else { panic!("a table") };
         all!(table, DhtTable { bootstrap, codes, volunteers });

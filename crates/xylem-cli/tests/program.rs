@@ -49,6 +49,7 @@ mod reach_attacks;
 mod reaching;
 mod relay;
 mod relay_access;
+mod relay_orders;
 mod repair_other;
 mod restored;
 mod room;

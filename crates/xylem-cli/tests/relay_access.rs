@@ -93,6 +93,38 @@ fn a_closed_relay_serves_listed_keys() {
     until("registration", &mut [&mut member], |all| all[0].is_registered());
 }
 
+/// A relay that is named by its host alone is asked for its key, which holds for the run and is in the ticket. One that
+/// answers no strangers is reported in one line.
+#[test]
+fn a_relay_named_without_its_key_is_asked_for_it() {
+    let place = FetchSetup::new(1_000, 5);
+    for opens in [true, false] {
+        let dir = place.dir.path().join(format!("{opens}"));
+        std::fs::create_dir(&dir).unwrap();
+        let settings = format!(
+            "[node]\nlisten = [\"xylem://127.0.0.1:0\"]\naccept_open = {opens}\n[node.relay]\n"
+        );
+        let node = Node::with(&dir, &settings);
+        let (key, at) = common::relaying::relay_at(node.at("xylem"));
+        if opens {
+            let store = dir.join("store");
+            let share = Share::with(&place.source, &store, &["--relay", &at.to_string()]);
+            common::until("it is registered", || {
+                share.told("relay").iter().any(|told| told["registered"] == true)
+            });
+            let ticket: Ticket = share.ticket.parse().expect("a ticket");
+            assert_eq!(ticket.relays[0].key, key);
+        } else {
+            let mut command = xylem(&dir.join("store"));
+            command.args(["share", "--relay", &at.to_string()]).arg(&place.source);
+            let output = common::finish(command);
+            assert_exit(&output, 3);
+            let text = stderr(&output);
+            assert!(text.contains("KEY@HOST:PORT") && text.lines().count() == 1, "{text}");
+        }
+    }
+}
+
 /// A relay for strangers has no list, and a unit, which all can read, has no token.
 #[test]
 fn a_token_is_refused_where_it_makes_no_sense() {

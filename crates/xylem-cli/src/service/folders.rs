@@ -115,7 +115,12 @@ impl FolderProcesses {
             ServiceRequest::Folders => Ok(ServiceReply::Folders { folders: self.rows() }),
             ServiceRequest::Share { .. }
             | ServiceRequest::Unshare { .. }
-            | ServiceRequest::Shares => return None,
+            | ServiceRequest::Shares
+            | ServiceRequest::RelayLoad { .. }
+            | ServiceRequest::RelayBan { .. }
+            | ServiceRequest::RelayUnban { .. }
+            | ServiceRequest::RelayBans
+            | ServiceRequest::RelayDrain { .. } => return None,
         };
         Some(done.unwrap_or_else(|CommandFailure { exit, message }| ServiceReply::Failed {
             exit: exit as u8,

@@ -105,6 +105,13 @@ impl ShareKeeper {
                 self.compare_with_disk(MANY);
                 Ok(ServiceReply::Shares { shares: self.rows() })
             }
+            ServiceRequest::RelayLoad { .. }
+            | ServiceRequest::RelayBan { .. }
+            | ServiceRequest::RelayUnban { .. }
+            | ServiceRequest::RelayBans
+            | ServiceRequest::RelayDrain { .. } => {
+                Err(CommandFailure::new(Exit::Usage, "the background node is no relay"))
+            }
             // `Folders` answers these.
             ServiceRequest::Sync(_) | ServiceRequest::Unsync { .. } | ServiceRequest::Folders => {
                 Err(CommandFailure::new(Exit::Local, "no folders are kept in step here"))

@@ -22,16 +22,45 @@ use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
-use xylem_node::AnnounceOptions;
+use xylem_node::{AnnounceOptions, NamedRelay};
 use xylem_publish::registry::Registered;
 use xylem_publish::served::ServedCounts;
+
+/// A process that takes requests in a store.
+#[derive(Clone, Copy)]
+pub(crate) struct ControlPlace {
+    /// The name of its socket.
+    #[cfg_attr(not(unix), allow(dead_code))]
+    socket: &'static str,
+    /// Its name in messages.
+    #[cfg_attr(not(unix), allow(dead_code))]
+    process: &'static str,
+}
+
+/// The background node.
+pub(crate) const SERVICE: ControlPlace =
+    ControlPlace { socket: "control.sock", process: "the background node" };
+/// A relay.
+pub(crate) const RELAY: ControlPlace = ControlPlace { socket: "relay.sock", process: "the relay" };
 
 /// Systems without a background node.
 #[cfg(not(unix))]
 pub(crate) mod control {
+    use super::ControlPlace;
+    pub(crate) use super::RELAY;
     use super::messages::{ServiceReply, ServiceRequest};
     use crate::exit::CommandFailure;
     use std::path::Path;
+
+    /// No relay takes orders on this system.
+    pub(crate) fn ask_at(
+        _store: &Path,
+        _place: ControlPlace,
+        _request: &ServiceRequest,
+        _tell: &mut dyn FnMut(ServiceReply),
+    ) -> Result<Option<ServiceReply>, CommandFailure> {
+        Ok(None)
+    }
 
     /// There is no background node on this system.
     pub(crate) fn ask(
@@ -165,7 +194,7 @@ pub(crate) fn run(
         ServiceCommand::Install { run, no_start } => {
             // A unit that could not start is not written.
             run.announces(common)?;
-            if run.relay.named().iter().any(|relay| relay.token.is_some()) {
+            if run.relay.named().iter().any(NamedRelay::has_token) {
                 let what = "--relay with a token: all users of this machine can read a unit's flags; put the relay \
                             under `relay` in the settings";
                 return Err(CommandFailure::new(Exit::Usage, what));

@@ -21,6 +21,7 @@ pub(super) struct RelayTable {
     allow: Option<Vec<String>>,
     allow_file: Option<PathBuf>,
     tokens: Option<Vec<String>>,
+    memory_bytes: Option<usize>,
     registrations: Option<usize>,
     registrations_of_key: Option<usize>,
     registrations_of_host: Option<usize>,
@@ -78,6 +79,9 @@ impl RelayTable {
         options.allow_file = self.allow_file;
         set(&mut options.report, self.report_seconds.map(|n| Duration::from_secs(n.max(1))));
         let limits = &mut options.limits;
+        if let Some(bytes) = self.memory_bytes {
+            limits.set_memory(bytes);
+        }
         set(&mut limits.registrations, self.registrations);
         set(&mut limits.registrations_of_key, self.registrations_of_key);
         set(&mut limits.registrations_of_host, self.registrations_of_host);
@@ -129,6 +133,7 @@ impl RelayTable {
             allow,
             allow_file,
             tokens,
+            memory_bytes,
             registrations,
             registrations_of_key,
             registrations_of_host,

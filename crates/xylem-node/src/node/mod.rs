@@ -4,6 +4,7 @@
 //! neither publishes nor fetches.
 
 mod config;
+mod control;
 mod counts;
 mod error;
 mod host;
@@ -11,6 +12,7 @@ mod relay;
 mod volunteer;
 
 pub use config::{MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRole, NodeRoute};
+pub use control::{RelayAnswer, RelayControl, RelayOrder};
 pub use error::NodeError;
 pub use relay::RelayOptions;
 
@@ -76,6 +78,9 @@ pub fn run_node(
                 .relay
                 .as_ref()
                 .map(|options| (options.report, relay::RelayCountReport::default())),
+            orders: config.relay.as_ref().map(|options| {
+                relay::RelayOrders::new(options.control.clone(), config.role == NodeRole::Relay)
+            }),
             clients: relay::SavedClients::default(),
             counting: config.count_every.map(CountReport::every),
             listing: volunteer,
@@ -176,7 +181,9 @@ impl NodeSetup {
             relay::listen_further(&mut self.engine, on_event);
         }
         relay::start(&mut self.engine, options, on_event);
+        relay::ban(&mut self.engine, &self.config.store, on_event);
         relay::wake(&mut self.engine, &self.config.store, on_event);
+        options.control.begin(wake_of(&mut self.engine)?);
         Ok(())
     }
 
@@ -327,6 +334,8 @@ struct NodeProgram<'a> {
     wanted_level: Level,
     /// Interval between reports of relayed traffic, and the latest report.
     relay: Option<(Duration, relay::RelayCountReport)>,
+    /// Orders to the relay from other threads.
+    orders: Option<relay::RelayOrders>,
     clients: relay::SavedClients,
     counting: Option<CountReport>,
     /// Lists the relay in the DHT.
@@ -417,6 +426,9 @@ impl Program for NodeProgram<'_> {
         if let Some(counting) = &mut self.counting {
             counting.report(engine, now, self.on_event);
         }
+        if let Some(orders) = &mut self.orders {
+            orders.handle(engine, self.store, self.on_event);
+        }
         if let Some(listing) = &mut self.listing {
             listing.handle_timeout(engine, self.on_event);
         }
@@ -425,11 +437,16 @@ impl Program for NodeProgram<'_> {
         Ok(())
     }
 
-    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        stopped || self.orders.as_ref().is_some_and(|orders| orders.is_drained(engine))
+    }
+
+    fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
         let report = self.relay.as_ref().map(|(_, report)| report.due());
+        let orders = self.orders.as_ref().and_then(|orders| orders.poll_timeout(now));
         let listing = self.listing.as_ref().and_then(VolunteerListing::poll_timeout);
         let counts = self.counting.as_ref().map(CountReport::due);
-        let timers = [report, counts, listing];
+        let timers = [report, orders, counts, listing];
         self.management.poll_timeout().into_iter().chain(timers.into_iter().flatten()).min()
     }
 }

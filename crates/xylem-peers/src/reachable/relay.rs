@@ -8,7 +8,7 @@ use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayContact};
 use xylem_reach::relay::{TeamToken, TeamTokenError};
 
 use super::peer::PeerAddress;
-use super::uri::{HostLookupError, LookUp, PeerUri, PeerUriError};
+use super::uri::{HostLookupError, LINK_PORT, LookUp, PeerUri, PeerUriError};
 
 /// TCP port at which a relay is tried besides its own: firewalls that drop UDP let the web's port through.
 const WEB_PORT: u16 = 443;
@@ -100,6 +100,12 @@ impl Relay {
         Ok(relays)
     }
 
+    /// Makes one of a relay whose key was not named, and that has proven this key at its address.
+    #[must_use]
+    pub fn with_key(key: [u8; 32], address: Address, token: Option<TeamToken>) -> Self {
+        Self { at: RelayContact { key, addresses: vec![address] }, carried: None, token }
+    }
+
     /// Writes it with its token, for a place that only its user can read.
     pub fn secret_text(&self) -> String {
         let plain = self.to_string();
@@ -146,6 +152,66 @@ impl Relay {
         match why {
             Some(why) if ways.tcp.is_empty() => Err(why),
             _ => Ok(ways),
+        }
+    }
+}
+
+/// A relay as its user names it: with its key, or by its host alone, `HOST[:PORT]`, and then with the key that it proves
+/// when it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedRelay {
+    /// With its key.
+    Keyed(Relay),
+    /// An address or a host name with a port, and the token that the relay asks of its clients.
+    Keyless(Address, Option<TeamToken>),
+}
+
+impl NamedRelay {
+    /// Writes it with its token, for a place that only its user can read.
+    pub fn secret_text(&self) -> String {
+        match self {
+            Self::Keyed(relay) => relay.secret_text(),
+            Self::Keyless(place, Some(token)) => format!("{place}?token={}", token.secret_text()),
+            Self::Keyless(place, None) => place.to_string(),
+        }
+    }
+
+    /// Whether its user gave a token for it.
+    pub fn has_token(&self) -> bool {
+        match self {
+            Self::Keyed(relay) => relay.token.is_some(),
+            Self::Keyless(_, token) => token.is_some(),
+        }
+    }
+}
+
+impl FromStr for NamedRelay {
+    type Err = RelayUriError;
+
+    fn from_str(text: &str) -> Result<Self, RelayUriError> {
+        if text.contains('@') || text.contains("://") {
+            return text.parse().map(Self::Keyed);
+        }
+        let (place, token) = match text.split_once("?token=") {
+            Some((place, token)) => (place, Some(token.parse()?)),
+            None => (text, None),
+        };
+        // Without a port it ends behind the name, or behind the bracket of an IPv6 address.
+        let has_port = place.rsplit_once(':').is_some_and(|(host, _)| {
+            !host.is_empty() && (!host.contains(':') || host.ends_with(']'))
+        });
+        let with_port = if has_port { place.to_owned() } else { format!("{place}:{LINK_PORT}") };
+        let place = with_port.parse().map_err(|_| RelayUriError::Host(place.to_owned()))?;
+        Ok(Self::Keyless(place, token))
+    }
+}
+
+/// Writes it without its token.
+impl fmt::Display for NamedRelay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keyed(relay) => relay.fmt(f),
+            Self::Keyless(place, _) => place.fmt(f),
         }
     }
 }
@@ -247,6 +313,29 @@ mod tests {
         assert_eq!(relay(&text).to_string(), text);
         let hidden = format!("{text}?sni=cdn.example");
         assert_eq!(relay(&hidden).to_string(), hidden);
+    }
+
+    #[test]
+    fn a_relay_may_be_named_by_its_host_alone() {
+        let named = |text: &str| text.parse::<NamedRelay>();
+        for (text, shown) in [
+            ("relay.example.org", "relay.example.org:7348"),
+            ("relay.example.org:443", "relay.example.org:443"),
+            ("192.0.2.1", "192.0.2.1:7348"),
+            ("[2001:db8::1]", "[2001:db8::1]:7348"),
+        ] {
+            let relay = named(text).unwrap();
+            assert!(matches!(relay, NamedRelay::Keyless(_, None)), "{text}");
+            assert_eq!(relay.to_string(), shown);
+        }
+        let relay = named("relay.example.org?token=correct-horse-battery").unwrap();
+        assert!(relay.has_token() && relay.to_string() == "relay.example.org:7348");
+        assert_eq!(named(&relay.secret_text()).unwrap(), relay);
+        let keyed = format!("{}@192.0.2.1:7000", key("a5"));
+        assert_eq!(named(&keyed).unwrap(), NamedRelay::Keyed(self::relay(&keyed)));
+        for text in ["", ":7348", "relay.example.org:x", "a b", "05@192.0.2.9:1", "udp://h"] {
+            assert!(named(text).is_err(), "{text}");
+        }
     }
 
     #[test]

@@ -61,6 +61,11 @@ impl HostCounts {
         self.sites.get(&site(host)).map_or(0, Vec::len)
     }
 
+    /// The sites with most items, and how many they have.
+    pub(super) fn largest_sites(&self) -> impl Iterator<Item = (IpAddr, usize)> {
+        self.most.iter().rev().map(|(count, site)| (*site, *count))
+    }
+
     /// The oldest item of a host's site.
     pub(super) fn oldest_of_site(&self, host: IpAddr) -> Option<u32> {
         self.sites.get(&site(host))?.first().copied()

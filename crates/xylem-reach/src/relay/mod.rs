@@ -44,7 +44,10 @@ mod wire;
 
 pub use access::{AllowedClients, MAX_TOKENS, TeamToken, TeamTokenError};
 pub use client::{DatagramKind, RelayClient, RelayEvent};
-pub use server::{ControlSession, RelayConfig, RelayCounters, RelayPeer, RelayServer, Relayed};
+pub use server::{
+    ClientLoad, ControlSession, MAX_BANS, RelayBan, RelayBanError, RelayConfig, RelayCounters,
+    RelayLoad, RelayPeer, RelayServer, Relayed, SiteLoad,
+};
 pub use wire::{
     CircuitTag, ConnectTarget, HEADER, MAX_NAMES, RelayPort, RelayRefusal, VouchedName, WireError,
 };

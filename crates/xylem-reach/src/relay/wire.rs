@@ -137,8 +137,9 @@ pub enum RelayRefusal {
     /// A publisher does not vouch for the key.
     #[error("the publisher does not vouch for this key")]
     NotVouched,
-    /// The relay refuses everything from this host for some minutes, because of earlier offences.
-    #[error("the relay refuses all requests from this address for some minutes")]
+    /// The relay refuses everything from this host for some minutes, because of earlier offences, or its operator has
+    /// banned the client.
+    #[error("the relay refuses all requests from this key or address for now")]
     Banned,
     /// The secret is in use with another key.
     #[error("another peer has registered with this secret")]
@@ -148,16 +149,20 @@ pub enum RelayRefusal {
         "the relay serves only its own users: name it with their token, KEY@HOST:PORT?token=TOKEN"
     )]
     NotAllowed,
+    /// The relay is about to end, and takes no more clients and pairs.
+    #[error("the relay is about to end")]
+    Ending,
 }
 
 impl RelayRefusal {
-    const ALL: [(u8, Self); 6] = [
+    const ALL: [(u8, Self); 7] = [
         (1, Self::NotHere),
         (2, Self::Quota),
         (3, Self::NotVouched),
         (4, Self::Banned),
         (5, Self::Taken),
         (6, Self::NotAllowed),
+        (7, Self::Ending),
     ];
 
     fn number(self) -> u8 {

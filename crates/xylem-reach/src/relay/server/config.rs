@@ -5,6 +5,13 @@ use core::time::Duration;
 use crate::relay::rate::Allowance;
 use crate::relay::wire::RelayRefusal;
 
+/// Bytes of memory that one registration and one pair may take, together: an idle one takes less (docs/benchmarks.md).
+const BYTES_OF_CLIENT: usize = 1_536;
+/// Memory of a relay's clients, if nothing else is set.
+const USUAL_MEMORY: usize = 256 << 20;
+/// Fewest clients, however little memory there is.
+const FEWEST: usize = 64;
+
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A relay's limits. A host is an IPv4 address or the first 64 bits of an IPv6 address. A site is the first 24 bits of
@@ -52,11 +59,11 @@ impl Default for RelayConfig {
     /// The limits of a public relay.
     fn default() -> Self {
         Self {
-            registrations: 16_384,
+            registrations: USUAL_MEMORY / BYTES_OF_CLIENT,
             registrations_of_key: 16,
             registrations_of_host: 256,
             registrations_of_site: 1_024,
-            circuits: 32_768,
+            circuits: USUAL_MEMORY / BYTES_OF_CLIENT,
             circuits_asked: 64,
             circuits_reached: 512,
             registrations_per_second: Some(8),
@@ -91,6 +98,12 @@ impl RelayConfig {
             bytes_per_second_of_host: Some(64 << 10),
             ..Self::default()
         }
+    }
+
+    /// Limits registrations and pairs to what takes this much memory in bytes.
+    pub fn set_memory(&mut self, bytes: usize) {
+        self.registrations = (bytes / BYTES_OF_CLIENT).max(FEWEST);
+        self.circuits = self.registrations;
     }
 
     /// Limits the bytes of strangers, where nothing limits them yet: 512 KB/s of a registration, 1 MB/s of a host, 10 GB an
@@ -153,6 +166,8 @@ pub struct RelayCounters {
     pub refused_lies: u64,
     /// Requests refused because the host is banned for earlier offences.
     pub refused_banned: u64,
+    /// Requests refused because the relay is about to end.
+    pub refused_ending: u64,
     /// Requests refused because the relay serves only listed keys and clients with its token.
     pub refused_not_allowed: u64,
     /// Offences: false vouches and protocol errors.
@@ -182,6 +197,7 @@ impl RelayCounters {
             RelayRefusal::NotHere => &mut self.refused_not_here,
             RelayRefusal::Quota => &mut self.refused_quota,
             RelayRefusal::NotVouched | RelayRefusal::Taken => &mut self.refused_lies,
+            RelayRefusal::Ending => &mut self.refused_ending,
             RelayRefusal::NotAllowed => &mut self.refused_not_allowed,
             RelayRefusal::Banned => &mut self.refused_banned,
         };
@@ -190,7 +206,7 @@ impl RelayCounters {
 
     /// Each counter with its name, for export.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 20] {
+    pub fn each(&self) -> [(&'static str, u64); 21] {
         let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
         [
             ("registrations", count(self.registrations)),
@@ -203,6 +219,7 @@ impl RelayCounters {
             ("refused_quota", self.refused_quota),
             ("refused_lies", self.refused_lies),
             ("refused_banned", self.refused_banned),
+            ("refused_ending", self.refused_ending),
             ("refused_not_allowed", self.refused_not_allowed),
             ("offences", self.offences),
             ("keeps", self.keeps),
@@ -220,6 +237,16 @@ impl RelayCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_bounds_registrations_and_pairs() {
+        let mut limits = RelayConfig::default();
+        assert_eq!((limits.registrations, limits.circuits), (174_762, 174_762));
+        limits.set_memory(1_536_000_000);
+        assert_eq!((limits.registrations, limits.circuits), (1_000_000, 1_000_000));
+        limits.set_memory(0);
+        assert_eq!(limits.registrations, FEWEST);
+    }
 
     #[test]
     fn the_bytes_of_an_hour_are_limited_and_then_begin_anew() {
