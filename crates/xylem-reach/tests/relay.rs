@@ -741,3 +741,20 @@ fn a_banned_client_is_removed_and_refused_until_the_ban_ends() {
     world.run(3 * SECOND);
     assert_eq!(world.relay.metrics().registrations, 1);
 }
+
+/// A network's ban holds also for a client that registers elsewhere and then moves there.
+#[test]
+fn a_client_that_moves_to_a_banned_network_is_removed() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    assert_eq!(world.relay.ban("198.51.100.0/24".parse().unwrap()), Some(0));
+    world.move_to(b, "198.51.100.77:4000".parse().expect("an address"));
+    world.refresh(b);
+    world.run(world.now() + SECOND);
+    let counts = world.relay.metrics();
+    assert_eq!((counts.registrations, counts.circuits, counts.refused_banned), (1, 0, 1));
+    let before = world.received(b).len();
+    world.send(a, tag, b"there");
+    world.run(world.now() + SECOND);
+    assert_eq!(world.received(b).len(), before);
+}

@@ -449,6 +449,9 @@ impl RelayServer {
             let proven = constant_time_eq::constant_time_eq(&keep.token, &token);
             if from == one.at {
                 one.unproven_address = None;
+            } else if proven && !hidden && self.bans.has(&one.key, from.ip()) {
+                self.metrics.refused(RelayRefusal::Banned);
+                return self.remove(slot);
             } else if proven {
                 (one.at, one.unproven_address) = (from, None);
                 self.registrations.moved(slot, (!hidden).then(|| from.ip()));
