@@ -758,3 +758,29 @@ fn a_client_that_moves_to_a_banned_network_is_removed() {
     world.run(world.now() + SECOND);
     assert_eq!(world.received(b).len(), before);
 }
+
+/// What the relay's rate drops costs the host and the clients nothing of their own limits.
+#[test]
+fn a_dropped_datagram_costs_no_other_limit() {
+    let config = RelayConfig {
+        bytes_per_second: Some(20_000),
+        bytes_per_second_of_key: Some(10_000),
+        bytes_per_second_of_host: Some(10_000),
+        ..RelayConfig::default()
+    };
+    let mut world = World::new(config, Conditions { delay: HALF_TRIP, ..Conditions::PERFECT }, 1);
+    let (a, b, tag) = world.pair();
+    world.run(world.now() + 5 * SECOND);
+    // Twenty times what the rate lets through at once, and a fifth of it of the limits of each.
+    for _ in 0..40 {
+        world.send(a, tag, &[7; 988]);
+    }
+    world.run(world.now() + SECOND);
+    let before = world.received(b).len();
+    for _ in 0..10 {
+        world.send(a, tag, &[7; 488]);
+        world.run(world.now() + SECOND / 10);
+    }
+    assert!(world.relay.metrics().over_share > 30);
+    assert_eq!(world.received(b).len() - before, 10);
+}

@@ -30,7 +30,7 @@ use super::wire::{
 use circuits::RelayCircuits;
 use fair::RateShares;
 use load::{ActiveClients, RecentBytes, RelayBans};
-use registrations::{RegistrationSlot, Registrations};
+use registrations::{RegistrationSlot, Registrations, RelayRegistration};
 use waking::RestartNotices;
 
 /// Interval at which each registration is looked at, whether it has expired.
@@ -386,15 +386,17 @@ impl RelayServer {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         }
-        let passes = one.bytes.take(now, much, self.config.bytes_of_key())
-            && self.rates.bytes.take(now, host, much, self.config.bytes_of_host());
-        let far = self.circuits.far_end(&self.registrations, now, slot, tag);
-        let Some(end) = far.filter(|_| passes) else {
+        let Some(end) = self.circuits.far_end(&self.registrations, now, slot, tag) else {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         };
-        let far = self.registrations.get_mut(end.slot)?;
-        if !far.bytes.take(now, much, self.config.bytes_of_key()) {
+        // What does not pass costs nobody any of the limits that are for what passes.
+        let (of_key, of_host) = (self.config.bytes_of_key(), self.config.bytes_of_host());
+        let key_has = |one: &RelayRegistration| of_key.is_none_or(|most| one.bytes.has(now, most));
+        let passes = self.registrations.get(slot).is_some_and(key_has)
+            && self.registrations.get(end.slot).is_some_and(key_has)
+            && of_host.is_none_or(|most| self.rates.bytes.has(now, host, most));
+        if !passes {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         }
@@ -403,6 +405,10 @@ impl RelayServer {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         }
+        self.rates.bytes.take(now, host, much, of_host);
+        self.registrations.get_mut(slot)?.bytes.take(now, much, of_key);
+        let far = self.registrations.get_mut(end.slot)?;
+        far.bytes.take(now, much, of_key);
         datagram.get_mut(..HEADER)?.copy_from_slice(&far.down.header(Some(end.tag)));
         let to = far.at;
         self.metrics.datagrams = self.metrics.datagrams.saturating_add(1);
