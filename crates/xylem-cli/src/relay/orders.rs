@@ -286,6 +286,7 @@ mod serving {
                 Exit::Usage,
                 "there is no such ban; `xylem relay ban` lists those that there are".into(),
             ),
+            RelayAnswer::NotStored(why) => failed(Exit::Local, why),
             RelayAnswer::Bans(bans) => {
                 ServiceReply::RelayBans { bans: bans.iter().map(ToString::to_string).collect() }
             }

@@ -40,6 +40,8 @@ pub enum RelayAnswer {
     Banned(Option<usize>),
     /// Whether there was this ban.
     Unbanned(bool),
+    /// The change of the bans is in force, but not stored, for this reason.
+    NotStored(String),
     /// The bans.
     Bans(Vec<RelayBan>),
     /// It takes no more clients, and ends by itself.

@@ -177,11 +177,11 @@ impl NodeSetup {
         if let Some(clients) = options.clients()? {
             self.engine.allow_relay_clients(clients);
         }
+        relay::ban(&mut self.engine, &self.config.store)?;
         if self.config.listen.is_none() {
             relay::listen_further(&mut self.engine, on_event);
         }
         relay::start(&mut self.engine, options, on_event);
-        relay::ban(&mut self.engine, &self.config.store, on_event);
         relay::wake(&mut self.engine, &self.config.store, on_event);
         options.control.begin(wake_of(&mut self.engine)?);
         Ok(())
