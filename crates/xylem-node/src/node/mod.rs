@@ -428,6 +428,10 @@ impl Program for NodeProgram<'_> {
         }
         if let Some(orders) = &mut self.orders {
             orders.handle(engine, self.store, self.on_event);
+            // A relay that takes no more clients does not look for any.
+            if let Some(listing) = self.listing.take_if(|_| orders.is_draining()) {
+                listing.leave(engine);
+            }
         }
         if let Some(listing) = &mut self.listing {
             listing.handle_timeout(engine, self.on_event);

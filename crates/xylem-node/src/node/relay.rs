@@ -219,6 +219,11 @@ impl RelayOrders {
         }
     }
 
+    /// Whether the relay was told to end.
+    pub(super) fn is_draining(&self) -> bool {
+        self.ends.is_some()
+    }
+
     /// Whether the relay was told to end, and nothing keeps it.
     pub(super) fn is_drained(&self, engine: &Engine) -> bool {
         let now = engine.now();
