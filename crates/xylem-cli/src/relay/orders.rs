@@ -4,7 +4,7 @@
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
-use crate::output::text::{bytes, count};
+use crate::output::text::{bytes, clean, count};
 use crate::service;
 use crate::service::control::{self, RELAY};
 use crate::service::messages::{RelayLoadReply, ServiceReply, ServiceRequest};
@@ -171,7 +171,7 @@ fn top(rows: u16, once: bool, common: &Common, out: &mut Out) -> Result<Exit, Co
     }
 }
 
-/// The load as text.
+/// The load as text. The relay may be another user's, so its texts are escaped.
 fn table(load: &RelayLoadReply) -> String {
     let per_second = |count: u64| format!("{}/s", bytes(count));
     let mut lines = vec![format!(
@@ -184,12 +184,13 @@ fn table(load: &RelayLoadReply) -> String {
     lines.push(format!("{:<40} {:>13} {:>14}", "network", "registrations", "from and to it"));
     for site in &load.sites {
         let rate = per_second(site.bytes_per_second);
-        lines.push(format!("{:<40} {:>13} {rate:>14}", site.site, site.registrations));
+        lines.push(format!("{:<40} {:>13} {rate:>14}", clean(&site.site), site.registrations));
     }
     lines.push(format!("{:<64} {:>6} {:>14}  host", "client", "pairs", "from and to it"));
     for client in &load.clients {
-        let (rate, host) = (per_second(client.bytes_per_second), &client.host);
-        lines.push(format!("{:<64} {:>6} {rate:>14}  {host}", client.key, client.circuits));
+        let (key, host) = (clean(&client.key), clean(&client.host));
+        let rate = per_second(client.bytes_per_second);
+        lines.push(format!("{key:<64} {:>6} {rate:>14}  {host}", client.circuits));
     }
     lines.push(String::new());
     lines.join("\n")
@@ -340,5 +341,12 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("192.0.2.0/24") && text.contains("192.0.2.7"), "{text}");
+        let odd = || "\x1b[2J\u{202e}\n".to_string();
+        let mut load = load;
+        load.sites[0].site = odd();
+        (load.clients[0].key, load.clients[0].host) = (odd(), odd());
+        let escaped = table(&load);
+        assert!(!escaped.contains(['\x1b', '\u{202e}']), "{escaped}");
+        assert_eq!(escaped.lines().count(), text.lines().count());
     }
 }
