@@ -17,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 
 use xylem_hash::keyed_hash;
 
-pub use config::{RelayConfig, RelayCounters};
+pub use config::{MAX_CIRCUITS, RelayConfig, RelayCounters};
 pub use load::{ClientLoad, MAX_BANS, RelayBan, RelayBanError, RelayLoad, SiteLoad};
 
 use super::access::AllowedClients;
