@@ -89,8 +89,8 @@ fn a_ban_holds_over_a_restart_until_it_is_lifted() {
     let key = hex(a.key);
     let (code, lines) = order(dir.path(), &["ban", &key, "192.0.2.7/24"]);
     assert_eq!(code, Some(0));
-    assert_eq!((&lines[0]["who"], &lines[0]["removed"]), (&Value::from(key.clone()), &1.into()));
-    assert_eq!(lines[1]["who"], "192.0.2.0/24");
+    assert_eq!((&lines[0]["client"], &lines[0]["removed"]), (&Value::from(key.clone()), &1.into()));
+    assert_eq!(lines[1]["client"], "192.0.2.0/24");
     let refused = |uri: &str| {
         let mut again = Client::new(uri, LOOPBACK, 1, true, vec![]);
         until("refusal", &mut [&mut again], |all| all[0].refused().is_some());
@@ -183,7 +183,7 @@ fn a_relay_that_drains_keeps_its_pairs_and_then_ends() {
     });
     assert!(began.elapsed() > Duration::from_secs(4), "{:?}", began.elapsed());
     assert_eq!(running.wait(), Some(0));
-    // Nobody takes orders any more.
+    // No relay takes orders any more.
     assert_eq!(order(dir.path(), &["top", "--once"]).0, Some(3));
 }
 

@@ -1,4 +1,5 @@
-//! Stores whom a relay's operator keeps away, in `STORE/relay-bans`: a link key, an address or a network in a line.
+//! Stores which clients a relay's operator keeps away, in `STORE/relay-bans`: a link key, an address or a network in a
+//! line.
 
 use std::fs;
 use std::io;

@@ -784,3 +784,24 @@ fn a_dropped_datagram_costs_no_other_limit() {
     assert!(world.relay.metrics().over_share > 30);
     assert_eq!(world.received(b).len() - before, 10);
 }
+
+/// A registration that takes the place of one that has just ended is one client of the load.
+#[test]
+fn the_load_names_a_client_once() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    world.run(10 * SECOND + SECOND / 10);
+    world.send(a, tag, &[7; 988]);
+    world.run(world.now() + SECOND / 10);
+    world.leave(a);
+    world.run(world.now() + SECOND / 10);
+    let tag = world.register_and_connect(a, ConnectTarget::Key(key(b)));
+    world.run(world.now() + SECOND / 10);
+    world.send(a, tag, &[7; 988]);
+    world.run(11 * SECOND + SECOND / 10);
+    let now = world.now();
+    let load = world.relay.load(now, 10);
+    let mut clients: Vec<[u8; 32]> = load.clients.iter().map(|one| one.key).collect();
+    clients.sort_unstable();
+    assert_eq!(clients, [key(a), key(b)]);
+}

@@ -36,21 +36,23 @@ pub(crate) enum RelayCommand {
         #[arg(long)]
         once: bool,
     },
-    /// Keep clients away by link key, address or network; without any, list whom
+    /// Keep clients away by link key, address or network; without any, list the bans
     ///
     /// Their registrations end at once, and new ones are refused, also after a restart of the relay, until `unban`.
     Ban {
         /// A link key, an address, or a network such as 192.0.2.0/24
         #[arg(value_name = "KEY|HOST|NETWORK")]
-        who: Vec<RelayBan>,
+        clients: Vec<RelayBan>,
     },
     /// End bans
     Unban {
         /// A link key, an address or a network, as `ban` lists it
         #[arg(value_name = "KEY|HOST|NETWORK", required = true)]
-        who: Vec<RelayBan>,
+        clients: Vec<RelayBan>,
     },
     /// Take no more clients, and end the relay when no pair has used it for ten seconds
+    ///
+    /// A pair that has sent nothing for ten seconds does not count, and loses its way through this relay.
     Drain {
         /// End after this many seconds in any case
         #[arg(long, value_name = "SECONDS", default_value_t = 300,
@@ -64,9 +66,9 @@ pub(crate) enum RelayCommand {
 #[serde(tag = "event")]
 pub(crate) enum RelayOrderEvent {
     #[serde(rename = "relay_banned")]
-    Banned { who: String, removed: u64 },
+    Banned { client: String, removed: u64 },
     #[serde(rename = "relay_unbanned")]
-    Unbanned { who: String },
+    Unbanned { client: String },
     #[serde(rename = "relay_bans")]
     Bans { bans: Vec<String> },
     #[serde(rename = "relay_draining")]
@@ -99,7 +101,7 @@ pub(super) fn run(
 ) -> Result<Exit, CommandFailure> {
     match command {
         RelayCommand::Top { rows, once } => return top(rows, once, common, out),
-        RelayCommand::Ban { who } if who.is_empty() => {
+        RelayCommand::Ban { clients } if clients.is_empty() => {
             let ServiceReply::RelayBans { bans } = ask(common, &ServiceRequest::RelayBans)? else {
                 return Err(strange());
             };
@@ -108,24 +110,24 @@ pub(super) fn run(
             }
             out.json(&RelayOrderEvent::Bans { bans })?;
         }
-        RelayCommand::Ban { who } => {
-            for who in who.iter().map(ToString::to_string) {
-                let request = ServiceRequest::RelayBan { who: who.clone() };
+        RelayCommand::Ban { clients } => {
+            for client in clients.iter().map(ToString::to_string) {
+                let request = ServiceRequest::RelayBan { client: client.clone() };
                 let ServiceReply::RelayBanned { removed } = ask(common, &request)? else {
                     return Err(strange());
                 };
-                out.note(&format!("{who} is banned; {} ended", count(removed, "registration")));
-                out.json(&RelayOrderEvent::Banned { who, removed })?;
+                out.note(&format!("{client} is banned; {} ended", count(removed, "registration")));
+                out.json(&RelayOrderEvent::Banned { client, removed })?;
             }
         }
-        RelayCommand::Unban { who } => {
-            for who in who.iter().map(ToString::to_string) {
-                let request = ServiceRequest::RelayUnban { who: who.clone() };
+        RelayCommand::Unban { clients } => {
+            for client in clients.iter().map(ToString::to_string) {
+                let request = ServiceRequest::RelayUnban { client: client.clone() };
                 let ServiceReply::RelayUnbanned = ask(common, &request)? else {
                     return Err(strange());
                 };
-                out.note(&format!("{who} is banned no more"));
-                out.json(&RelayOrderEvent::Unbanned { who })?;
+                out.note(&format!("{client} is banned no more"));
+                out.json(&RelayOrderEvent::Unbanned { client })?;
             }
         }
         RelayCommand::Drain { within: seconds } => {
@@ -253,14 +255,14 @@ mod serving {
     fn answer(relay: &RelayControl, request: ServiceRequest) -> ServiceReply {
         let failed =
             |exit: Exit, message: String| ServiceReply::Failed { exit: exit as u8, message };
-        let ban = |who: &str| {
-            let wrong = |e| failed(Exit::Usage, format!("{who}: {e}"));
-            who.parse::<RelayBan>().map_err(wrong)
+        let ban = |client: &str| {
+            let wrong = |e| failed(Exit::Usage, format!("{client}: {e}"));
+            client.parse::<RelayBan>().map_err(wrong)
         };
         let order = match &request {
             ServiceRequest::RelayLoad { rows } => Ok(RelayOrder::Load((*rows).into())),
-            ServiceRequest::RelayBan { who } => ban(who).map(RelayOrder::Ban),
-            ServiceRequest::RelayUnban { who } => ban(who).map(RelayOrder::Unban),
+            ServiceRequest::RelayBan { client } => ban(client).map(RelayOrder::Ban),
+            ServiceRequest::RelayUnban { client } => ban(client).map(RelayOrder::Unban),
             ServiceRequest::RelayBans => Ok(RelayOrder::Bans),
             ServiceRequest::RelayDrain { seconds } => {
                 Ok(RelayOrder::Drain(Duration::from_secs((*seconds).min(super::MAX_WITHIN))))
@@ -309,8 +311,8 @@ mod tests {
 
     #[test]
     fn answers_are_documented() {
-        assert_documented(&RelayOrderEvent::Banned { who: "w".into(), removed: 1 });
-        assert_documented(&RelayOrderEvent::Unbanned { who: "w".into() });
+        assert_documented(&RelayOrderEvent::Banned { client: "c".into(), removed: 1 });
+        assert_documented(&RelayOrderEvent::Unbanned { client: "c".into() });
         assert_documented(&RelayOrderEvent::Bans { bans: vec![] });
         assert_documented(&RelayOrderEvent::Draining { seconds: 1 });
     }

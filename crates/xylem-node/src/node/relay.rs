@@ -67,6 +67,10 @@ impl RelayOptions {
         let wrong = |why: String| NodeError::Clients { path: path.clone(), why };
         let mut clients = self.allowed.clone().unwrap_or_default();
         let mut text = String::new();
+        // Opening a pipe would wait for a writer.
+        if !path.metadata().map_err(|e| wrong(e.to_string()))?.is_file() {
+            return Err(wrong("it is not a file".into()));
+        }
         let file = File::open(path).map_err(|e| wrong(e.to_string()))?;
         file.take(MAX_LIST + 1).read_to_string(&mut text).map_err(|e| wrong(e.to_string()))?;
         if text.len() as u64 > MAX_LIST {

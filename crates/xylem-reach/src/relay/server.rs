@@ -13,7 +13,7 @@ mod waking;
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use xylem_hash::keyed_hash;
 
@@ -390,7 +390,7 @@ impl RelayServer {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         };
-        // What does not pass costs nobody any of the limits that are for what passes.
+        // What is dropped uses up none of these limits.
         let (of_key, of_host) = (self.config.bytes_of_key(), self.config.bytes_of_host());
         let key_has = |one: &RelayRegistration| of_key.is_none_or(|most| one.bytes.has(now, most));
         let passes = self.registrations.get(slot).is_some_and(key_has)
@@ -612,8 +612,13 @@ impl RelayServer {
         let second = load::second(now);
         let mut sites: HashMap<IpAddr, u64> = HashMap::new();
         let mut clients = Vec::new();
+        // A slot that another registration took within a second is listed twice.
+        let mut seen = HashSet::new();
         for slot in self.active.of_last(second) {
             let Some(one) = self.registrations.get(*slot) else { continue };
+            if !seen.insert(*slot) {
+                continue;
+            }
             let bytes_per_second = one.recent.of_last(second);
             let of_site = sites.entry(site(one.host)).or_default();
             *of_site = of_site.saturating_add(bytes_per_second);

@@ -1,7 +1,7 @@
 //! [`RateShares`]: divides the rate of a whole relay among the sites whose clients use it, and a site's part among its pairs.
 //!
 //! A relay forwards at once and has no queue, so what exceeds a part is dropped. Every [`WINDOW`] the parts are computed
-//! anew, max-min fair: who wants less than an equal part gets what it wants, and the others divide the rest equally. A
+//! anew, max-min fair: a site that wants less than an equal part gets what it wants, and the others divide the rest equally. A
 //! pair counts for the site that asked for it. State: one entry for each site and pair of the last window.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -255,7 +255,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Whatever the others send: all together keep to the rate, and nobody gets more than a fifth beyond the max-min
+        /// Whatever the others send: all together keep to the rate, and none gets more than a fifth beyond the max-min
         /// fair part or less than four fifths of it.
         #[test]
         fn parts_are_max_min_fair(
