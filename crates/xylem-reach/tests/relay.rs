@@ -795,13 +795,14 @@ fn the_load_names_a_client_once() {
     world.run(world.now() + SECOND / 10);
     world.leave(a);
     world.run(world.now() + SECOND / 10);
-    let tag = world.register_and_connect(a, ConnectTarget::Key(key(b)));
+    let c = world.client(false, vec![]);
+    let tag = world.register_and_connect(c, ConnectTarget::Key(key(b)));
     world.run(world.now() + SECOND / 10);
-    world.send(a, tag, &[7; 988]);
+    world.send(c, tag, &[7; 988]);
     world.run(11 * SECOND + SECOND / 10);
     let now = world.now();
     let load = world.relay.load(now, 10);
     let mut clients: Vec<[u8; 32]> = load.clients.iter().map(|one| one.key).collect();
     clients.sort_unstable();
-    assert_eq!(clients, [key(a), key(b)]);
+    assert_eq!(clients, [key(b), key(c)]);
 }
