@@ -12,6 +12,7 @@ use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use clap::Args;
 use orders::RelayCommand;
+use std::path::Path;
 use xylem_node::{Event, PeerUri, RelayAnswer, RelayOrder};
 
 /// Connects peers that cannot reach each other, until Ctrl-C
@@ -28,9 +29,9 @@ use xylem_node::{Event, PeerUri, RelayAnswer, RelayOrder};
   xylem relay --listen xylem://0.0.0.0:7000  there and nowhere else
   xylem relay --metrics 9700                 with counts for Prometheus
   xylem relay --volunteer                    for strangers as well, who find it in the DHT
-  xylem relay top                            who uses the relay that runs
+  xylem relay top                            shows the clients of the running relay
   xylem relay ban 192.0.2.0/24               keeps a network away from it
-  xylem relay drain                          ends it when nobody uses it any more
+  xylem relay drain                          ends it when no pair uses it any more
   xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets no peer in
 
 ",
@@ -91,6 +92,16 @@ pub(crate) fn run(
         relay.limits.for_strangers();
         relay.volunteer = Some(start);
     }
+    let tokens = config.relay.as_ref().and_then(|relay| relay.allowed.as_ref());
+    if let Some(path) = common.settings()
+        && tokens.is_some_and(|allowed| !allowed.tokens.is_empty())
+        && is_readable_by_others(&path)
+    {
+        out.warn(&format!(
+            "other users of this machine can read the token in {}; remove their right to read it",
+            path.display()
+        ));
+    }
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
     let counts = LastCounts::default();
@@ -110,6 +121,18 @@ pub(crate) fn run(
             counts.set(latest);
         }
     })
+}
+
+/// Whether users other than the owner of a file may read it, as far as the system shows that.
+#[cfg(unix)]
+fn is_readable_by_others(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o044 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_readable_by_others(_: &Path) -> bool {
+    false
 }
 
 /// The line that Prometheus shows with a count.

@@ -758,6 +758,7 @@ mod tests {
             ("[node.management]\ncertificates = [\"c\"]", "anchors"),
             ("[node.management]\nschema = \"s\"", "anchors"),
             ("[node.relay]\nlifetime_seconds = 5", "lifetime_seconds"),
+            ("[node.relay]\ncircuits = 1048577", "circuits"),
             ("[node.relay]\nannounce = [\"http://x\"]", "announce"),
             ("[[node.route]]\nprefix = \"no slash\"\nto = \"udp://h\"", "no slash"),
             ("[[node.strategy]]\nprefix = \"/\"\nstrategy = \"/mine\"", "/mine"),

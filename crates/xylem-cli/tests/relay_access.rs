@@ -145,6 +145,26 @@ fn a_token_is_refused_where_it_makes_no_sense() {
     assert!(text.contains("under `relay` in the settings") && !text.contains(TOKEN), "{text}");
 }
 
+#[test]
+fn a_token_that_others_can_read_causes_a_warning() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = FetchSetup::new(1, 6);
+    let settings = place.dir.path().join("settings.toml");
+    // The list ends the run after the warning.
+    let list = format!("tokens = [\"{TOKEN}\"]\nallow_file = \"/missing\"\n");
+    std::fs::write(&settings, format!("[node.relay]\n{list}")).unwrap();
+    for (mode, warns) in [(0o644, true), (0o640, true), (0o600, false)] {
+        std::fs::set_permissions(&settings, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut command = xylem(&place.dir.path().join("relay"));
+        command.args(["relay", "--listen", "xylem://127.0.0.1:0", "--config"]).arg(&settings);
+        let output = common::finish(command);
+        assert_exit(&output, 2);
+        let text = stderr(&output);
+        assert_eq!(text.contains("other users of this machine"), warns, "{mode:o}: {text}");
+        assert!(!text.contains(TOKEN), "{text}");
+    }
+}
+
 /// A closed relay whose list is missing or broken does not start: it would serve fewer than it should.
 #[test]
 fn a_relay_without_its_list_does_not_start() {
@@ -167,4 +187,10 @@ fn a_relay_without_its_list_does_not_start() {
         assert_exit(&output, 2);
         assert!(stderr(&output).contains(why), "{}", stderr(&output));
     }
+    // A pipe without a writer would never end.
+    std::fs::remove_file(&list).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&list).status().unwrap().success());
+    let output = run();
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("not a file"), "{}", stderr(&output));
 }

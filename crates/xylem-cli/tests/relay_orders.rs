@@ -89,8 +89,8 @@ fn a_ban_holds_over_a_restart_until_it_is_lifted() {
     let key = hex(a.key);
     let (code, lines) = order(dir.path(), &["ban", &key, "192.0.2.7/24"]);
     assert_eq!(code, Some(0));
-    assert_eq!((&lines[0]["who"], &lines[0]["removed"]), (&Value::from(key.clone()), &1.into()));
-    assert_eq!(lines[1]["who"], "192.0.2.0/24");
+    assert_eq!((&lines[0]["client"], &lines[0]["removed"]), (&Value::from(key.clone()), &1.into()));
+    assert_eq!(lines[1]["client"], "192.0.2.0/24");
     let refused = |uri: &str| {
         let mut again = Client::new(uri, LOOPBACK, 1, true, vec![]);
         until("refusal", &mut [&mut again], |all| all[0].refused().is_some());
@@ -109,6 +109,45 @@ fn a_ban_holds_over_a_restart_until_it_is_lifted() {
     let mut again = Client::new(&uri, LOOPBACK, 1, true, vec![]);
     until("registration", &mut [&mut again], |all| all[0].is_registered());
     assert_eq!(order(dir.path(), &["unban", &key]).0, Some(2));
+}
+
+/// A list that cannot be read is no empty list, and stays as it is.
+#[test]
+fn a_relay_without_its_bans_does_not_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = dir.path().join("relay");
+    std::fs::create_dir(&store).unwrap();
+    let list = "192.0.2.0/24\nBob\n";
+    std::fs::write(store.join("relay-bans"), list).unwrap();
+    let mut command = xylem(&store);
+    command.args(["relay", "--listen", "xylem://127.0.0.1:0"]);
+    let output = common::finish(command);
+    assert_exit(&output, 4);
+    let text = stderr(&output);
+    assert!(text.contains("relay-bans") && text.contains("does not start"), "{text}");
+    assert_eq!(std::fs::read_to_string(store.join("relay-bans")).unwrap(), list);
+}
+
+/// A ban that the disk does not take is in force, and is no success.
+#[test]
+fn a_ban_that_is_not_stored_is_reported() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_relay, uri) = relay(dir.path(), &[]);
+    // No file can replace it.
+    std::fs::create_dir_all(dir.path().join("relay/relay-bans/full")).unwrap();
+    let key = hex(Client::key_of(1));
+    for (verb, is_banned) in [("ban", true), ("unban", false)] {
+        let mut command = xylem(&dir.path().join("relay"));
+        command.args(["relay", verb, &key]);
+        let output = common::finish(command);
+        assert_exit(&output, 4);
+        assert!(stderr(&output).contains("until this relay ends"), "{}", stderr(&output));
+        let mut client = Client::new(&uri, LOOPBACK, 1, true, vec![]);
+        until("an answer", &mut [&mut client], |all| {
+            all[0].is_registered() || all[0].refused().is_some()
+        });
+        assert_eq!(client.refused().is_some(), is_banned);
+    }
 }
 
 /// A relay that drains keeps its pairs, takes no more, and ends by itself.
@@ -144,7 +183,7 @@ fn a_relay_that_drains_keeps_its_pairs_and_then_ends() {
     });
     assert!(began.elapsed() > Duration::from_secs(4), "{:?}", began.elapsed());
     assert_eq!(running.wait(), Some(0));
-    // Nobody takes orders any more.
+    // No relay takes orders any more.
     assert_eq!(order(dir.path(), &["top", "--once"]).0, Some(3));
 }
 

@@ -211,6 +211,11 @@ impl Engine {
         self.net.sharers.volunteer = Some(Box::new(service));
     }
 
+    /// Answers no more.
+    pub(crate) fn end_volunteer_answers(&mut self) {
+        self.net.sharers.volunteer = None;
+    }
+
     /// Dials a link by the knock over a way that punching has opened.
     ///
     /// # Errors

@@ -115,8 +115,9 @@ impl Engine {
         self.net.relaying.as_mut().is_some_and(|relaying| relaying.server.unban(ban))
     }
 
-    /// Has the relay take no more clients and pairs.
+    /// Has the relay take no more clients and pairs, and answer no more as a volunteer.
     pub fn drain_relay(&mut self) {
+        self.end_volunteer_answers();
         if let Some(relaying) = &mut self.net.relaying {
             relaying.server.drain();
         }

@@ -74,7 +74,7 @@ pub use xylem_peers::reachable::{
 pub use xylem_reach::kind::{NatKind, ReachWay};
 pub use xylem_reach::relay::RelayCounters as RelayMetrics;
 pub use xylem_reach::relay::{
-    AllowedClients, MAX_BANS, MAX_TOKENS, RelayBan, RelayLoad, TeamTokenError,
+    AllowedClients, MAX_BANS, MAX_CIRCUITS, MAX_TOKENS, RelayBan, RelayLoad, TeamTokenError,
 };
 pub use xylem_sink::{GetSummary, PeerBytes};
 pub use xylem_sockets::SitePage;

@@ -1,4 +1,5 @@
-//! Stores whom a relay's operator keeps away, in `STORE/relay-bans`: a link key, an address or a network in a line.
+//! Stores which clients a relay's operator keeps away, in `STORE/relay-bans`: a link key, an address or a network in a
+//! line.
 
 use std::fs;
 use std::io;
@@ -15,7 +16,8 @@ const MAX_FILE: u64 = 1 << 20;
 /// Loads the bans; none if there is no file.
 ///
 /// # Errors
-/// The file cannot be read, or has a line that is no ban.
+/// The file cannot be read, has a line that is no ban, or more lines than there may be bans. A part of it is never
+/// returned: the rest would be lost with the next [`keep`].
 pub fn load(store: &Path) -> Result<Vec<RelayBan>, StoreError> {
     let path = store.join(NAME);
     let damaged = |what| StoreError::Corrupt { path: path.clone(), offset: 0, what };
@@ -27,7 +29,10 @@ pub fn load(store: &Path) -> Result<Vec<RelayBan>, StoreError> {
         Ok(_) => return Err(damaged("it is not a file that xylem writes")),
     }
     let text = fs::read_to_string(&path).map_err(failed)?;
-    let bans: Result<Vec<RelayBan>, _> = text.lines().take(MAX_BANS).map(str::parse).collect();
+    if text.lines().count() > MAX_BANS {
+        return Err(damaged("it has more lines than a relay may have bans"));
+    }
+    let bans: Result<Vec<RelayBan>, _> = text.lines().map(str::parse).collect();
     bans.map_err(|_| damaged("a line is no link key, address or network"))
 }
 
@@ -53,6 +58,9 @@ mod tests {
         keep(dir.path(), &bans).unwrap();
         assert_eq!(load(dir.path()).unwrap(), bans);
         fs::write(dir.path().join(NAME), "192.0.2.0/24\nnobody\n").unwrap();
+        assert!(load(dir.path()).is_err());
+        let many: String = (0..=MAX_BANS).map(|i| format!("2001:db8::{i:x}\n")).collect();
+        fs::write(dir.path().join(NAME), many).unwrap();
         assert!(load(dir.path()).is_err());
     }
 }

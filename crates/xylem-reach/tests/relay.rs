@@ -741,3 +741,68 @@ fn a_banned_client_is_removed_and_refused_until_the_ban_ends() {
     world.run(3 * SECOND);
     assert_eq!(world.relay.metrics().registrations, 1);
 }
+
+/// A network's ban holds also for a client that registers elsewhere and then moves there.
+#[test]
+fn a_client_that_moves_to_a_banned_network_is_removed() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    assert_eq!(world.relay.ban("198.51.100.0/24".parse().unwrap()), Some(0));
+    world.move_to(b, "198.51.100.77:4000".parse().expect("an address"));
+    world.refresh(b);
+    world.run(world.now() + SECOND);
+    let counts = world.relay.metrics();
+    assert_eq!((counts.registrations, counts.circuits, counts.refused_banned), (1, 0, 1));
+    let before = world.received(b).len();
+    world.send(a, tag, b"there");
+    world.run(world.now() + SECOND);
+    assert_eq!(world.received(b).len(), before);
+}
+
+/// What the relay's rate drops costs the host and the clients nothing of their own limits.
+#[test]
+fn a_dropped_datagram_costs_no_other_limit() {
+    let config = RelayConfig {
+        bytes_per_second: Some(20_000),
+        bytes_per_second_of_key: Some(10_000),
+        bytes_per_second_of_host: Some(10_000),
+        ..RelayConfig::default()
+    };
+    let mut world = World::new(config, Conditions { delay: HALF_TRIP, ..Conditions::PERFECT }, 1);
+    let (a, b, tag) = world.pair();
+    world.run(world.now() + 5 * SECOND);
+    // Twenty times what the rate lets through at once, and a fifth of it of the limits of each.
+    for _ in 0..40 {
+        world.send(a, tag, &[7; 988]);
+    }
+    world.run(world.now() + SECOND);
+    let before = world.received(b).len();
+    for _ in 0..10 {
+        world.send(a, tag, &[7; 488]);
+        world.run(world.now() + SECOND / 10);
+    }
+    assert!(world.relay.metrics().over_share > 30);
+    assert_eq!(world.received(b).len() - before, 10);
+}
+
+/// A registration that takes the place of one that has just ended is one client of the load.
+#[test]
+fn the_load_names_a_client_once() {
+    let mut world = world();
+    let (a, b, tag) = world.pair();
+    world.run(10 * SECOND + SECOND / 10);
+    world.send(a, tag, &[7; 988]);
+    world.run(world.now() + SECOND / 10);
+    world.leave(a);
+    world.run(world.now() + SECOND / 10);
+    let c = world.client(false, vec![]);
+    let tag = world.register_and_connect(c, ConnectTarget::Key(key(b)));
+    world.run(world.now() + SECOND / 10);
+    world.send(c, tag, &[7; 988]);
+    world.run(11 * SECOND + SECOND / 10);
+    let now = world.now();
+    let load = world.relay.load(now, 10);
+    let mut clients: Vec<[u8; 32]> = load.clients.iter().map(|one| one.key).collect();
+    clients.sort_unstable();
+    assert_eq!(clients, [key(b), key(c)]);
+}

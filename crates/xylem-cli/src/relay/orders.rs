@@ -4,7 +4,7 @@
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
-use crate::output::text::{bytes, count};
+use crate::output::text::{bytes, clean, count};
 use crate::service;
 use crate::service::control::{self, RELAY};
 use crate::service::messages::{RelayLoadReply, ServiceReply, ServiceRequest};
@@ -36,21 +36,23 @@ pub(crate) enum RelayCommand {
         #[arg(long)]
         once: bool,
     },
-    /// Keep clients away by link key, address or network; without any, list whom
+    /// Keep clients away by link key, address or network; without any, list the bans
     ///
     /// Their registrations end at once, and new ones are refused, also after a restart of the relay, until `unban`.
     Ban {
         /// A link key, an address, or a network such as 192.0.2.0/24
         #[arg(value_name = "KEY|HOST|NETWORK")]
-        who: Vec<RelayBan>,
+        clients: Vec<RelayBan>,
     },
     /// End bans
     Unban {
         /// A link key, an address or a network, as `ban` lists it
         #[arg(value_name = "KEY|HOST|NETWORK", required = true)]
-        who: Vec<RelayBan>,
+        clients: Vec<RelayBan>,
     },
     /// Take no more clients, and end the relay when no pair has used it for ten seconds
+    ///
+    /// A pair that has sent nothing for ten seconds does not count, and loses its way through this relay.
     Drain {
         /// End after this many seconds in any case
         #[arg(long, value_name = "SECONDS", default_value_t = 300,
@@ -64,9 +66,9 @@ pub(crate) enum RelayCommand {
 #[serde(tag = "event")]
 pub(crate) enum RelayOrderEvent {
     #[serde(rename = "relay_banned")]
-    Banned { who: String, removed: u64 },
+    Banned { client: String, removed: u64 },
     #[serde(rename = "relay_unbanned")]
-    Unbanned { who: String },
+    Unbanned { client: String },
     #[serde(rename = "relay_bans")]
     Bans { bans: Vec<String> },
     #[serde(rename = "relay_draining")]
@@ -99,7 +101,7 @@ pub(super) fn run(
 ) -> Result<Exit, CommandFailure> {
     match command {
         RelayCommand::Top { rows, once } => return top(rows, once, common, out),
-        RelayCommand::Ban { who } if who.is_empty() => {
+        RelayCommand::Ban { clients } if clients.is_empty() => {
             let ServiceReply::RelayBans { bans } = ask(common, &ServiceRequest::RelayBans)? else {
                 return Err(strange());
             };
@@ -108,24 +110,24 @@ pub(super) fn run(
             }
             out.json(&RelayOrderEvent::Bans { bans })?;
         }
-        RelayCommand::Ban { who } => {
-            for who in who.iter().map(ToString::to_string) {
-                let request = ServiceRequest::RelayBan { who: who.clone() };
+        RelayCommand::Ban { clients } => {
+            for client in clients.iter().map(ToString::to_string) {
+                let request = ServiceRequest::RelayBan { client: client.clone() };
                 let ServiceReply::RelayBanned { removed } = ask(common, &request)? else {
                     return Err(strange());
                 };
-                out.note(&format!("{who} is banned; {} ended", count(removed, "registration")));
-                out.json(&RelayOrderEvent::Banned { who, removed })?;
+                out.note(&format!("{client} is banned; {} ended", count(removed, "registration")));
+                out.json(&RelayOrderEvent::Banned { client, removed })?;
             }
         }
-        RelayCommand::Unban { who } => {
-            for who in who.iter().map(ToString::to_string) {
-                let request = ServiceRequest::RelayUnban { who: who.clone() };
+        RelayCommand::Unban { clients } => {
+            for client in clients.iter().map(ToString::to_string) {
+                let request = ServiceRequest::RelayUnban { client: client.clone() };
                 let ServiceReply::RelayUnbanned = ask(common, &request)? else {
                     return Err(strange());
                 };
-                out.note(&format!("{who} is banned no more"));
-                out.json(&RelayOrderEvent::Unbanned { who })?;
+                out.note(&format!("{client} is banned no more"));
+                out.json(&RelayOrderEvent::Unbanned { client })?;
             }
         }
         RelayCommand::Drain { within: seconds } => {
@@ -171,7 +173,7 @@ fn top(rows: u16, once: bool, common: &Common, out: &mut Out) -> Result<Exit, Co
     }
 }
 
-/// The load as text.
+/// The load as text. The relay may be another user's, so its texts are escaped.
 fn table(load: &RelayLoadReply) -> String {
     let per_second = |count: u64| format!("{}/s", bytes(count));
     let mut lines = vec![format!(
@@ -184,12 +186,13 @@ fn table(load: &RelayLoadReply) -> String {
     lines.push(format!("{:<40} {:>13} {:>14}", "network", "registrations", "from and to it"));
     for site in &load.sites {
         let rate = per_second(site.bytes_per_second);
-        lines.push(format!("{:<40} {:>13} {rate:>14}", site.site, site.registrations));
+        lines.push(format!("{:<40} {:>13} {rate:>14}", clean(&site.site), site.registrations));
     }
     lines.push(format!("{:<64} {:>6} {:>14}  host", "client", "pairs", "from and to it"));
     for client in &load.clients {
-        let (rate, host) = (per_second(client.bytes_per_second), &client.host);
-        lines.push(format!("{:<64} {:>6} {rate:>14}  {host}", client.key, client.circuits));
+        let (key, host) = (clean(&client.key), clean(&client.host));
+        let rate = per_second(client.bytes_per_second);
+        lines.push(format!("{key:<64} {:>6} {rate:>14}  {host}", client.circuits));
     }
     lines.push(String::new());
     lines.join("\n")
@@ -252,14 +255,14 @@ mod serving {
     fn answer(relay: &RelayControl, request: ServiceRequest) -> ServiceReply {
         let failed =
             |exit: Exit, message: String| ServiceReply::Failed { exit: exit as u8, message };
-        let ban = |who: &str| {
-            let wrong = |e| failed(Exit::Usage, format!("{who}: {e}"));
-            who.parse::<RelayBan>().map_err(wrong)
+        let ban = |client: &str| {
+            let wrong = |e| failed(Exit::Usage, format!("{client}: {e}"));
+            client.parse::<RelayBan>().map_err(wrong)
         };
         let order = match &request {
             ServiceRequest::RelayLoad { rows } => Ok(RelayOrder::Load((*rows).into())),
-            ServiceRequest::RelayBan { who } => ban(who).map(RelayOrder::Ban),
-            ServiceRequest::RelayUnban { who } => ban(who).map(RelayOrder::Unban),
+            ServiceRequest::RelayBan { client } => ban(client).map(RelayOrder::Ban),
+            ServiceRequest::RelayUnban { client } => ban(client).map(RelayOrder::Unban),
             ServiceRequest::RelayBans => Ok(RelayOrder::Bans),
             ServiceRequest::RelayDrain { seconds } => {
                 Ok(RelayOrder::Drain(Duration::from_secs((*seconds).min(super::MAX_WITHIN))))
@@ -286,6 +289,7 @@ mod serving {
                 Exit::Usage,
                 "there is no such ban; `xylem relay ban` lists those that there are".into(),
             ),
+            RelayAnswer::NotStored(why) => failed(Exit::Local, why),
             RelayAnswer::Bans(bans) => {
                 ServiceReply::RelayBans { bans: bans.iter().map(ToString::to_string).collect() }
             }
@@ -307,8 +311,8 @@ mod tests {
 
     #[test]
     fn answers_are_documented() {
-        assert_documented(&RelayOrderEvent::Banned { who: "w".into(), removed: 1 });
-        assert_documented(&RelayOrderEvent::Unbanned { who: "w".into() });
+        assert_documented(&RelayOrderEvent::Banned { client: "c".into(), removed: 1 });
+        assert_documented(&RelayOrderEvent::Unbanned { client: "c".into() });
         assert_documented(&RelayOrderEvent::Bans { bans: vec![] });
         assert_documented(&RelayOrderEvent::Draining { seconds: 1 });
     }
@@ -339,5 +343,12 @@ mod tests {
             "{text}"
         );
         assert!(text.contains("192.0.2.0/24") && text.contains("192.0.2.7"), "{text}");
+        let odd = || "\x1b[2J\u{202e}\n".to_string();
+        let mut load = load;
+        load.sites[0].site = odd();
+        (load.clients[0].key, load.clients[0].host) = (odd(), odd());
+        let escaped = table(&load);
+        assert!(!escaped.contains(['\x1b', '\u{202e}']), "{escaped}");
+        assert_eq!(escaped.lines().count(), text.lines().count());
     }
 }

@@ -51,9 +51,9 @@ pub(crate) enum ServiceRequest {
     /// Have a relay report its load, with so many lines of each table.
     RelayLoad { rows: u16 },
     /// Have a relay keep a link key, an address or a network away.
-    RelayBan { who: String },
+    RelayBan { client: String },
     /// Have a relay end a ban.
-    RelayUnban { who: String },
+    RelayUnban { client: String },
     /// Have a relay list its bans.
     RelayBans,
     /// Have a relay take no more clients, and end after this time at the latest.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use xylem_node::{AllowedClients, MAX_TOKENS, RelayOptions, TeamTokenError};
+use xylem_node::{AllowedClients, MAX_CIRCUITS, MAX_TOKENS, RelayOptions, TeamTokenError};
 use xylem_object::PublisherId;
 
 use super::set;
@@ -86,6 +86,9 @@ impl RelayTable {
         set(&mut limits.registrations_of_key, self.registrations_of_key);
         set(&mut limits.registrations_of_host, self.registrations_of_host);
         set(&mut limits.registrations_of_site, self.registrations_of_site);
+        if self.circuits.is_some_and(|circuits| circuits > MAX_CIRCUITS) {
+            return Err(format!("relay circuits: at most {MAX_CIRCUITS}"));
+        }
         set(&mut limits.circuits, self.circuits);
         set(&mut limits.circuits_asked, self.circuits_asked);
         set(&mut limits.circuits_reached, self.circuits_reached);

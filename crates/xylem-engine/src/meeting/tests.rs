@@ -173,6 +173,20 @@ fn a_volunteer_is_asked_and_answers_over_the_sockets_of_links() {
         },
     );
     assert_eq!((chosen.len(), chosen[0].key, &chosen[0].at[..]), (1, key, &[at][..]));
+    // A relay that drains answers no more.
+    relay.drain_relay();
+    let mut search = VolunteerSearch::new(7, true, &[6; 32]);
+    search.add(asks.now(), at);
+    asks.search_volunteers(Meeting::Code, search);
+    let began = asks.now();
+    until(
+        &mut [&mut relay, &mut asks],
+        || {},
+        |engines, _| engines[1].now() > began + std::time::Duration::from_millis(500),
+    );
+    let now = asks.now() + std::time::Duration::from_secs(60);
+    let search = asks.volunteer_search(Meeting::Code).unwrap();
+    assert!(search.chosen(now).unwrap_or_default().is_empty());
     asks.leave_dht(Meeting::Code);
     assert!(asks.volunteer_search(Meeting::Code).is_none());
 }

@@ -40,6 +40,8 @@ pub enum RelayAnswer {
     Banned(Option<usize>),
     /// Whether there was this ban.
     Unbanned(bool),
+    /// The change of the bans is in force, but not stored, for this reason.
+    NotStored(String),
     /// The bans.
     Bans(Vec<RelayBan>),
     /// It takes no more clients, and ends by itself.
@@ -50,6 +52,7 @@ pub enum RelayAnswer {
 
 /// An order, and where its answer goes.
 pub(super) struct QueuedOrder {
+    number: u64,
     pub(super) order: RelayOrder,
     pub(super) answer: SyncSender<RelayAnswer>,
 }
@@ -57,6 +60,8 @@ pub(super) struct QueuedOrder {
 #[derive(Default)]
 struct ControlQueue {
     orders: VecDeque<QueuedOrder>,
+    /// Number of the last order.
+    number: u64,
     wake: Option<Wake>,
 }
 
@@ -69,16 +74,27 @@ impl RelayControl {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives an order, and waits for its answer. `None`: the relay does not run yet or any more, or has no time.
+    /// Gives an order, and waits for its answer. `None`: the relay does not run yet or any more, or has no time. It then
+    /// does not carry out the order later.
     #[must_use]
     pub fn ask(&self, order: RelayOrder) -> Option<RelayAnswer> {
+        self.ask_within(order, ANSWER_TIME)
+    }
+
+    fn ask_within(&self, order: RelayOrder, time: Duration) -> Option<RelayAnswer> {
         let (answer, answered) = sync_channel(1);
         let mut queue = self.queue();
         let wake = queue.wake.clone().filter(|_| queue.orders.len() < MAX_ORDERS)?;
-        queue.orders.push_back(QueuedOrder { order, answer });
+        queue.number = queue.number.wrapping_add(1);
+        let number = queue.number;
+        queue.orders.push_back(QueuedOrder { number, order, answer });
         drop(queue);
         wake();
-        answered.recv_timeout(ANSWER_TIME).ok()
+        answered.recv_timeout(time).ok().or_else(|| {
+            // An order that has left the queue is being carried out, or was.
+            self.queue().orders.retain(|one| one.number != number);
+            answered.recv_timeout(time).ok()
+        })
     }
 
     /// The relay runs, and is woken so.
@@ -120,5 +136,14 @@ mod tests {
         assert_eq!(control.ask(RelayOrder::Bans), Some(RelayAnswer::Bans(vec![])));
         control.end();
         assert_eq!(control.ask(RelayOrder::Bans), None);
+    }
+
+    #[test]
+    fn an_order_without_an_answer_in_time_is_dropped() {
+        let control = RelayControl::default();
+        control.begin(Arc::new(|| {}));
+        let drain = RelayOrder::Drain(Duration::ZERO);
+        assert_eq!(control.ask_within(drain, Duration::from_millis(5)), None);
+        assert!(control.next().is_none());
     }
 }

@@ -8,6 +8,7 @@ use xylem_base::{Blame, Failure};
 use xylem_forward::RouteError;
 use xylem_packet::Name;
 use xylem_peers::reachable::ResolveError;
+use xylem_store::StoreError;
 
 use xylem_engine::EngineError;
 
@@ -85,6 +86,12 @@ pub enum NodeError {
         /// Reason.
         why: String,
     },
+    /// The clients that a relay keeps away are not known.
+    #[error(
+        "{0}; this relay does not start, because it would serve clients that are banned; mend the file, or remove it to \
+         end all bans"
+    )]
+    Bans(StoreError),
     /// The directory of the node's keys cannot be used.
     #[error("cannot create {}: {why}", path.display())]
     Directory {
@@ -126,9 +133,10 @@ impl Failure for NodeError {
             | Self::Region { .. }
             | Self::Anchor { .. }
             | Self::Clients { .. } => Blame::Usage,
-            Self::Directory { .. } | Self::Cache { .. } | Self::SocketDirectory { .. } => {
-                Blame::Local
-            }
+            Self::Directory { .. }
+            | Self::Cache { .. }
+            | Self::SocketDirectory { .. }
+            | Self::Bans(_) => Blame::Local,
             Self::Engine(e) => e.blame(),
             Self::Randomness(e) => e.blame(),
             Self::Key(e) => e.blame(),

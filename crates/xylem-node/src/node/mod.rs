@@ -177,11 +177,11 @@ impl NodeSetup {
         if let Some(clients) = options.clients()? {
             self.engine.allow_relay_clients(clients);
         }
+        relay::ban(&mut self.engine, &self.config.store)?;
         if self.config.listen.is_none() {
             relay::listen_further(&mut self.engine, on_event);
         }
         relay::start(&mut self.engine, options, on_event);
-        relay::ban(&mut self.engine, &self.config.store, on_event);
         relay::wake(&mut self.engine, &self.config.store, on_event);
         options.control.begin(wake_of(&mut self.engine)?);
         Ok(())
@@ -428,6 +428,10 @@ impl Program for NodeProgram<'_> {
         }
         if let Some(orders) = &mut self.orders {
             orders.handle(engine, self.store, self.on_event);
+            // A relay that takes no more clients does not look for any.
+            if let Some(listing) = self.listing.take_if(|_| orders.is_draining()) {
+                listing.leave(engine);
+            }
         }
         if let Some(listing) = &mut self.listing {
             listing.handle_timeout(engine, self.on_event);

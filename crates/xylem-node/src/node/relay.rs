@@ -67,6 +67,10 @@ impl RelayOptions {
         let wrong = |why: String| NodeError::Clients { path: path.clone(), why };
         let mut clients = self.allowed.clone().unwrap_or_default();
         let mut text = String::new();
+        // Opening a pipe would wait for a writer.
+        if !path.metadata().map_err(|e| wrong(e.to_string()))?.is_file() {
+            return Err(wrong("it is not a file".into()));
+        }
         let file = File::open(path).map_err(|e| wrong(e.to_string()))?;
         file.take(MAX_LIST + 1).read_to_string(&mut text).map_err(|e| wrong(e.to_string()))?;
         if text.len() as u64 > MAX_LIST {
@@ -158,19 +162,15 @@ pub(super) fn wake(engine: &mut Engine, store: &Path, on_event: &mut dyn FnMut(E
 }
 
 /// Puts the bans of the store in force.
-pub(super) fn ban(engine: &mut Engine, store: &Path, on_event: &mut dyn FnMut(Event)) {
-    match relay_bans::load(store) {
-        Ok(bans) => bans.into_iter().for_each(|ban| {
-            // There are never more than may be in force.
-            let _ = engine.ban_from_relay(ban);
-        }),
-        Err(e) => {
-            let what = format!(
-                "{e}; this relay keeps nobody away until `xylem relay ban` bans them again"
-            );
-            on_event(Event::warning(what));
-        }
+///
+/// # Errors
+/// They cannot be read. A relay without them would serve clients that it has to keep away.
+pub(super) fn ban(engine: &mut Engine, store: &Path) -> Result<(), NodeError> {
+    for ban in relay_bans::load(store).map_err(NodeError::Bans)? {
+        // There are never more than may be in force.
+        let _ = engine.ban_from_relay(ban);
     }
+    Ok(())
 }
 
 /// A relay that is about to end does so when no pair has used it for this long.
@@ -197,7 +197,7 @@ impl RelayOrders {
         on_event: &mut dyn FnMut(Event),
     ) {
         while let Some(queued) = self.control.next() {
-            let answer = match queued.order {
+            let mut answer = match queued.order {
                 RelayOrder::Load(most) => {
                     RelayAnswer::Load(Box::new(engine.relay_load(most).unwrap_or_default()))
                 }
@@ -211,16 +211,21 @@ impl RelayOrders {
                     RelayAnswer::Draining
                 }
             };
-            if matches!(queued.order, RelayOrder::Ban(_) | RelayOrder::Unban(_))
+            if matches!(answer, RelayAnswer::Banned(Some(_)) | RelayAnswer::Unbanned(true))
                 && let Err(e) = relay_bans::keep(store, &engine.relay_bans())
             {
-                on_event(Event::warning(format!(
-                    "{e}; the bans are in force until this relay ends"
-                )));
+                let what = format!("{e}; the change of the bans holds only until this relay ends");
+                on_event(Event::warning(&what));
+                answer = RelayAnswer::NotStored(what);
             }
             // An asker that has gone needs no answer.
             let _ = queued.answer.try_send(answer);
         }
+    }
+
+    /// Whether the relay was told to end.
+    pub(super) fn is_draining(&self) -> bool {
+        self.ends.is_some()
     }
 
     /// Whether the relay was told to end, and nothing keeps it.

@@ -45,8 +45,8 @@ mod wire;
 pub use access::{AllowedClients, MAX_TOKENS, TeamToken, TeamTokenError};
 pub use client::{DatagramKind, RelayClient, RelayEvent};
 pub use server::{
-    ClientLoad, ControlSession, MAX_BANS, RelayBan, RelayBanError, RelayConfig, RelayCounters,
-    RelayLoad, RelayPeer, RelayServer, Relayed, SiteLoad,
+    ClientLoad, ControlSession, MAX_BANS, MAX_CIRCUITS, RelayBan, RelayBanError, RelayConfig,
+    RelayCounters, RelayLoad, RelayPeer, RelayServer, Relayed, SiteLoad,
 };
 pub use wire::{
     CircuitTag, ConnectTarget, HEADER, MAX_NAMES, RelayPort, RelayRefusal, VouchedName, WireError,

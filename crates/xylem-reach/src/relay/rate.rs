@@ -33,6 +33,14 @@ impl LeakyBucket {
         self.0 = self.0.max(nanos(now)).saturating_add(time.unwrap_or(u64::MAX));
     }
 
+    /// Has what is paid for after `since` at `old` units a second paid for at `new`.
+    pub(crate) fn raise(&mut self, since: Duration, old: u64, new: u64) {
+        let since = nanos(since);
+        let late = u128::from(self.0.saturating_sub(since)).saturating_mul(old.into());
+        let late = late.checked_div(new.into()).unwrap_or(0);
+        self.0 = self.0.min(since).saturating_add(u64::try_from(late).unwrap_or(u64::MAX));
+    }
+
     /// Takes `much` if anything is left. An amount larger than the burst is taken whole, and paid for afterwards.
     pub(crate) fn take(&mut self, now: Duration, much: u64, allowance: Option<Allowance>) -> bool {
         let Some(allowance) = allowance else { return true };

@@ -13,11 +13,11 @@ mod waking;
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use xylem_hash::keyed_hash;
 
-pub use config::{RelayConfig, RelayCounters};
+pub use config::{MAX_CIRCUITS, RelayConfig, RelayCounters};
 pub use load::{ClientLoad, MAX_BANS, RelayBan, RelayBanError, RelayLoad, SiteLoad};
 
 use super::access::AllowedClients;
@@ -30,7 +30,7 @@ use super::wire::{
 use circuits::RelayCircuits;
 use fair::RateShares;
 use load::{ActiveClients, RecentBytes, RelayBans};
-use registrations::{RegistrationSlot, Registrations};
+use registrations::{RegistrationSlot, Registrations, RelayRegistration};
 use waking::RestartNotices;
 
 /// Interval at which each registration is looked at, whether it has expired.
@@ -386,15 +386,17 @@ impl RelayServer {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         }
-        let passes = one.bytes.take(now, much, self.config.bytes_of_key())
-            && self.rates.bytes.take(now, host, much, self.config.bytes_of_host());
-        let far = self.circuits.far_end(&self.registrations, now, slot, tag);
-        let Some(end) = far.filter(|_| passes) else {
+        let Some(end) = self.circuits.far_end(&self.registrations, now, slot, tag) else {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         };
-        let far = self.registrations.get_mut(end.slot)?;
-        if !far.bytes.take(now, much, self.config.bytes_of_key()) {
+        // What is dropped uses up none of these limits.
+        let (of_key, of_host) = (self.config.bytes_of_key(), self.config.bytes_of_host());
+        let key_has = |one: &RelayRegistration| of_key.is_none_or(|most| one.bytes.has(now, most));
+        let passes = self.registrations.get(slot).is_some_and(key_has)
+            && self.registrations.get(end.slot).is_some_and(key_has)
+            && of_host.is_none_or(|most| self.rates.bytes.has(now, host, most));
+        if !passes {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         }
@@ -403,6 +405,10 @@ impl RelayServer {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         }
+        self.rates.bytes.take(now, host, much, of_host);
+        self.registrations.get_mut(slot)?.bytes.take(now, much, of_key);
+        let far = self.registrations.get_mut(end.slot)?;
+        far.bytes.take(now, much, of_key);
         datagram.get_mut(..HEADER)?.copy_from_slice(&far.down.header(Some(end.tag)));
         let to = far.at;
         self.metrics.datagrams = self.metrics.datagrams.saturating_add(1);
@@ -449,6 +455,9 @@ impl RelayServer {
             let proven = constant_time_eq::constant_time_eq(&keep.token, &token);
             if from == one.at {
                 one.unproven_address = None;
+            } else if proven && !hidden && self.bans.has(&one.key, from.ip()) {
+                self.metrics.refused(RelayRefusal::Banned);
+                return self.remove(slot);
             } else if proven {
                 (one.at, one.unproven_address) = (from, None);
                 self.registrations.moved(slot, (!hidden).then(|| from.ip()));
@@ -603,8 +612,13 @@ impl RelayServer {
         let second = load::second(now);
         let mut sites: HashMap<IpAddr, u64> = HashMap::new();
         let mut clients = Vec::new();
+        // A slot that another registration took within a second is listed twice.
+        let mut seen = HashSet::new();
         for slot in self.active.of_last(second) {
             let Some(one) = self.registrations.get(*slot) else { continue };
+            if !seen.insert(*slot) {
+                continue;
+            }
             let bytes_per_second = one.recent.of_last(second);
             let of_site = sites.entry(site(one.host)).or_default();
             *of_site = of_site.saturating_add(bytes_per_second);

@@ -7,14 +7,14 @@ use std::collections::HashMap;
 
 use xylem_link::source;
 
-use super::RelayConfig;
 use super::registrations::{RegistrationSlot, Registrations};
+use super::{MAX_CIRCUITS, RelayConfig};
 use crate::relay::crowd::HostCounts;
 use crate::relay::wire::{CircuitTag, RelayRefusal};
 
 /// Bits of a circuit's number within the tag that the relay chooses. The bits above distinguish it from earlier
 /// circuits with the same number.
-const NUMBER_BITS: u32 = 20;
+const NUMBER_BITS: u32 = MAX_CIRCUITS.ilog2();
 /// Maximum number of datagrams to a target that has not sent one: enough for a few handshakes.
 const MAX_UNANSWERED_DATAGRAMS: u32 = 32;
 
@@ -91,7 +91,7 @@ impl RelayCircuits {
         {
             self.end(registrations, number);
         }
-        if self.len() >= config.circuits.clamp(1, 1 << NUMBER_BITS)
+        if self.len() >= config.circuits.clamp(1, MAX_CIRCUITS)
             && let Some(number) = self.crowd.oldest_of_largest_site()
         {
             self.end(registrations, number);

@@ -5,7 +5,10 @@ use core::time::Duration;
 use crate::relay::rate::Allowance;
 use crate::relay::wire::RelayRefusal;
 
-/// Bytes of memory that one registration and one pair may take, together: an idle one takes less (docs/benchmarks.md).
+/// Most pairs of a relay, whatever its settings: their numbers have 20 bits.
+pub const MAX_CIRCUITS: usize = 1 << 20;
+/// Bytes of memory that one registration with one name and one pair may take, together: an idle one takes less
+/// (docs/benchmarks.md).
 const BYTES_OF_CLIENT: usize = 1_536;
 /// Memory of a relay's clients, if nothing else is set.
 const USUAL_MEMORY: usize = 256 << 20;
@@ -26,7 +29,7 @@ pub struct RelayConfig {
     pub registrations_of_host: usize,
     /// Maximum registrations per site. Past it, the oldest is removed.
     pub registrations_of_site: usize,
-    /// Maximum number of circuits (connected pairs). Past it, the oldest of the site that requested most is removed.
+    /// Maximum number of circuits (connected pairs), at most [`MAX_CIRCUITS`]. Past it, the oldest of the site that requested most is removed.
     pub circuits: usize,
     /// Maximum circuits that one registration has requested. Past it, the one idle for longest is removed.
     pub circuits_asked: usize,
@@ -100,10 +103,10 @@ impl RelayConfig {
         }
     }
 
-    /// Limits registrations and pairs to what takes this much memory in bytes.
+    /// Limits registrations and pairs to what takes this much memory in bytes, if each has one name.
     pub fn set_memory(&mut self, bytes: usize) {
         self.registrations = (bytes / BYTES_OF_CLIENT).max(FEWEST);
-        self.circuits = self.registrations;
+        self.circuits = self.registrations.min(MAX_CIRCUITS);
     }
 
     /// Limits the bytes of strangers, where nothing limits them yet: 512 KB/s of a registration, 1 MB/s of a host, 10 GB an
@@ -244,6 +247,8 @@ mod tests {
         assert_eq!((limits.registrations, limits.circuits), (174_762, 174_762));
         limits.set_memory(1_536_000_000);
         assert_eq!((limits.registrations, limits.circuits), (1_000_000, 1_000_000));
+        limits.set_memory(usize::MAX);
+        assert_eq!(limits.circuits, MAX_CIRCUITS);
         limits.set_memory(0);
         assert_eq!(limits.registrations, FEWEST);
     }

@@ -1,7 +1,7 @@
 //! [`RateShares`]: divides the rate of a whole relay among the sites whose clients use it, and a site's part among its pairs.
 //!
 //! A relay forwards at once and has no queue, so what exceeds a part is dropped. Every [`WINDOW`] the parts are computed
-//! anew, max-min fair: who wants less than an equal part gets what it wants, and the others divide the rest equally. A
+//! anew, max-min fair: a site that wants less than an equal part gets what it wants, and the others divide the rest equally. A
 //! pair counts for the site that asked for it. State: one entry for each site and pair of the last window.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
@@ -17,11 +17,30 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// Windows in a second.
 const WINDOWS: u64 = 10;
 
-/// What a site or a pair has offered in this window.
+/// What a site or a pair has offered in this window, and what its part has to cover yet.
 #[derive(Default, Debug)]
 struct OfferedTraffic {
     bucket: LeakyBucket,
     bytes: u64,
+    /// The part when a datagram passed last.
+    level: u64,
+}
+
+impl OfferedTraffic {
+    /// Whether anything may pass now, with a part of `level` bytes a second. A larger part than that of an earlier window
+    /// covers sooner what exceeded that window.
+    fn has(&mut self, now: Duration, level: u64) -> bool {
+        if level > self.level {
+            self.bucket.raise(now.saturating_add(WINDOW), self.level, level);
+            self.level = level;
+        }
+        self.bucket.has(now, part(level))
+    }
+
+    fn pay(&mut self, now: Duration, level: u64, much: u64) {
+        self.bucket.pay(now, much, part(level));
+        self.level = level;
+    }
 }
 
 #[derive(Debug)]
@@ -68,11 +87,11 @@ impl RateShares {
         let of_pair = of_site.pairs.entry(pair).or_default();
         of_site.whole.bytes = of_site.whole.bytes.saturating_add(much);
         of_pair.bytes = of_pair.bytes.saturating_add(much);
-        let (for_site, for_pair) = (part(level), part(of_site.level));
-        let passes = of_site.whole.bucket.has(now, for_site) && of_pair.bucket.has(now, for_pair);
+        let for_pair = of_site.level;
+        let passes = of_site.whole.has(now, level) && of_pair.has(now, for_pair);
         if passes {
-            of_site.whole.bucket.pay(now, much, for_site);
-            of_pair.bucket.pay(now, much, for_pair);
+            of_site.whole.pay(now, level, much);
+            of_pair.pay(now, for_pair, much);
             self.passed = self.passed.saturating_add(much);
         }
         passes
@@ -111,7 +130,8 @@ fn level(demands: impl Iterator<Item = u64>, rate: u64) -> u64 {
     demands.sort_unstable();
     let (mut left, mut others) = (rate, u64::try_from(demands.len()).unwrap_or(u64::MAX));
     for demand in demands {
-        let equal = left.checked_div(others).unwrap_or(0);
+        // With more demands than bytes a part is still some: nothing would ever cover what has passed.
+        let equal = left.checked_div(others).unwrap_or(0).max(1);
         if demand > equal {
             return equal;
         }
@@ -190,6 +210,30 @@ mod tests {
         assert!(passed[30] >= RATE * 45 / 100, "{passed:?}");
     }
 
+    /// After a datagram of each of many pairs, one that is alone passes as soon as its part is known.
+    #[test]
+    fn a_burst_of_many_pairs_delays_none_for_long() {
+        for last in [0, 40, 83] {
+            let mut shares = RateShares::default();
+            let mut take =
+                |ms, pair| shares.take(MS * ms, Some(RATE), of_site(1).into(), pair, 1_200);
+            for ms in [0, 100, 200] {
+                for pair in 0..1_000 {
+                    take(ms, pair);
+                }
+            }
+            take(300, last);
+            let passes = (400..600).step_by(10).any(|ms| take(ms, last));
+            assert!(passes, "pair {last}");
+        }
+    }
+
+    #[test]
+    fn a_part_is_never_nothing() {
+        assert_eq!(level([5; 10].into_iter(), 3), 1);
+        assert_eq!(level([5; 3].into_iter(), 0), 1);
+    }
+
     #[test]
     fn without_a_limit_all_passes() {
         let mut shares = RateShares::default();
@@ -211,7 +255,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(24))]
 
-        /// Whatever the others send: all together keep to the rate, and nobody gets more than a fifth beyond the max-min
+        /// Whatever the others send: all together keep to the rate, and none gets more than a fifth beyond the max-min
         /// fair part or less than four fifths of it.
         #[test]
         fn parts_are_max_min_fair(

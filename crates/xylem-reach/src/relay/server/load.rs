@@ -1,4 +1,5 @@
-//! [`RelayLoad`]: what a relay does now, by client and by site; [`RelayBans`]: whom its operator keeps away.
+//! [`RelayLoad`]: what a relay does now, by client and by site; [`RelayBans`]: the clients that its operator
+//! keeps away.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::fmt;
@@ -205,16 +206,20 @@ pub(super) struct RelayBans {
 }
 
 impl RelayBans {
-    /// Adds one, unless there are [`MAX_BANS`].
+    /// Adds one, unless there are [`MAX_BANS`]; returns whether it is in force.
     pub(super) fn add(&mut self, ban: RelayBan) -> bool {
+        let is_there = match &ban {
+            RelayBan::Key(key) => self.keys.contains(key),
+            RelayBan::Network(..) => self.networks.contains(&ban),
+        };
         let has_room = self.keys.len().saturating_add(self.networks.len()) < MAX_BANS;
-        if has_room {
+        if has_room && !is_there {
             match ban {
                 RelayBan::Key(key) => self.keys.insert(key),
                 RelayBan::Network(..) => self.networks.insert(ban),
             };
         }
-        has_room
+        has_room || is_there
     }
 
     /// Removes one; returns whether it was there.
@@ -283,6 +288,8 @@ mod tests {
             bans.add(RelayBan::Network(IpAddr::V4(i.into()), 32));
         }
         assert_eq!(bans.all().len(), MAX_BANS);
+        let (first, new) = (bans.all()[0], ban("2001:db8::/32"));
+        assert!(bans.add(first) && !bans.add(new), "one that is there needs no room");
     }
 
     #[test]
