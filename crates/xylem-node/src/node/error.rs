@@ -45,6 +45,12 @@ pub enum NodeError {
         /// The system's error.
         why: io::Error,
     },
+    /// The settings name an interface for multicast that is not here.
+    #[error("no interface of this machine has the address {address} ([node.multicast] interfaces)")]
+    NoInterface {
+        /// The address.
+        address: IpAddr,
+    },
     /// The tables refuse a route of the settings.
     #[error("route {prefix}: {why}")]
     Route {
@@ -107,6 +113,7 @@ impl Failure for NodeError {
             Self::NoSocket
             | Self::Place(_)
             | Self::Multicast { .. }
+            | Self::NoInterface { .. }
             | Self::Route { .. }
             | Self::Strategy { .. }
             | Self::Region { .. }

@@ -191,6 +191,9 @@ impl NodeSetup {
     fn join_multicast(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
         let link_type = self.config.multicast_link;
         let named = self.config.multicast_interfaces.clone();
+        if self.config.multicast.is_some() || self.config.multicast_v6.is_some() {
+            has_interfaces(&named)?;
+        }
         if let Some(group) = self.config.multicast {
             let v4 = |address: &IpAddr| match address {
                 IpAddr::V4(address) => Some(*address),
@@ -460,6 +463,17 @@ fn management_settings(
         settings.localhop = Some(anchors()?);
     }
     Ok(settings)
+}
+
+/// Checks that this machine has each of these IPv6 addresses. Joining a group reports a wrong IPv4 address itself, but for
+/// IPv6 an interface's link-local address is used in its place.
+fn has_interfaces(named: &[IpAddr]) -> Result<(), NodeError> {
+    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    let is_missing = |address: &&IpAddr| all.iter().all(|interface| interface.ip() != **address);
+    match named.iter().filter(|address| address.is_ipv6()).find(is_missing) {
+        Some(address) => Err(NodeError::NoInterface { address: *address }),
+        None => Ok(()),
+    }
 }
 
 /// An interface with its number, its name and its link-local address.
