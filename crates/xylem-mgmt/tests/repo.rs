@@ -1,0 +1,396 @@
+//! The repository's protocol: insertions, removals, checks, and the commands that are refused.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use xylem_forward::FaceId;
+use xylem_mgmt::{
+    NamedPrefix, ProcessId, RepoHost, RepoHostError, RepoNotice, RepoParameters, RepoProtocol,
+    RepoReport, RepoResponse, RepoSettings,
+};
+use xylem_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, Name, NameRef};
+use xylem_trust::{Certificate, Signer, TrustStore, ValidityPeriod, self_signed};
+
+const ALWAYS: ValidityPeriod =
+    ValidityPeriod { not_before_ms: 0, not_after_ms: 10_000_000_000_000 };
+
+fn name(uri: &str) -> Name {
+    Name::from_uri(uri).unwrap()
+}
+
+fn key(identity: &str, seed: u8) -> Signer {
+    Signer::ed25519(&[seed; 32], name(&format!("{identity}/KEY/{seed}")))
+}
+
+/// Packets in memory, with room for so many.
+#[derive(Default)]
+struct Memory {
+    packets: BTreeMap<Vec<u8>, Vec<u8>>,
+    room: usize,
+    commands: BTreeSet<[u8; 32]>,
+    forgotten: Vec<Name>,
+    flushes: u64,
+    is_durable: bool,
+}
+
+impl RepoHost for Memory {
+    fn store(&mut self, name: NameRef<'_>, packet: &[u8]) -> Result<(), RepoHostError> {
+        if self.packets.len() >= self.room {
+            return Err(RepoHostError::Full);
+        }
+        self.packets.insert(name.value().to_vec(), packet.to_vec());
+        Ok(())
+    }
+    fn contains(&self, name: NameRef<'_>) -> bool {
+        self.packets.contains_key(name.value())
+    }
+    fn remove(&mut self, name: NameRef<'_>) -> Result<bool, RepoHostError> {
+        Ok(self.packets.remove(name.value()).is_some())
+    }
+    fn remembers(&self, digest: &[u8; 32]) -> bool {
+        self.commands.contains(digest)
+    }
+    fn remember(&mut self, digest: [u8; 32]) -> Result<(), RepoHostError> {
+        self.commands.insert(digest);
+        Ok(())
+    }
+    fn flush(&mut self) -> u64 {
+        self.flushes += 1;
+        self.flushes
+    }
+    fn flushed(&self, _: u64) -> Option<bool> {
+        self.is_durable.then_some(true)
+    }
+    fn forget_cached(&mut self, name: NameRef<'_>) {
+        self.forgotten.push(name.to_name());
+    }
+    fn now_ms(&self) -> u64 {
+        1_700_000_000_000
+    }
+}
+
+/// A repository that trusts the keys 1 of /alice and 2 of /bob, and a client.
+struct Bench {
+    repo: RepoProtocol,
+    host: Memory,
+    now: Duration,
+    counter: u8,
+    from: FaceId,
+}
+
+fn protocol() -> RepoProtocol {
+    let mut trust = TrustStore::new();
+    for signer in [key("/alice", 1), key("/bob", 2)] {
+        let wire = self_signed(&signer, 1, ALWAYS).unwrap();
+        trust.add_anchor(&Certificate::decode(&wire).unwrap()).unwrap();
+    }
+    let signer = Signer::digest_sha256();
+    RepoProtocol::new(RepoSettings { prefix: name("/repo"), trust, signer, seed: 5 })
+}
+
+impl Bench {
+    fn new() -> Self {
+        let host = Memory { room: 1_000, is_durable: true, ..Memory::default() };
+        Bench { repo: protocol(), host, now: Duration::ZERO, counter: 0, from: FaceId(1) }
+    }
+
+    fn interest(&mut self, wire: &[u8]) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        let interest = Interest::decode(wire).unwrap();
+        assert!(self.repo.handle_interest(
+            self.now,
+            self.from,
+            &interest,
+            &mut self.host,
+            &mut out
+        ));
+        out
+    }
+
+    fn data(&mut self, wire: &[u8]) -> Vec<Vec<u8>> {
+        let mut out = Vec::new();
+        self.repo.handle_reply(self.now, wire, &mut self.host, &mut out);
+        out
+    }
+
+    fn later(&mut self, ms: u64) -> Vec<Vec<u8>> {
+        self.now += Duration::from_millis(ms);
+        let mut out = Vec::new();
+        self.repo.handle_timeout(self.now, &mut self.host, &mut out);
+        out
+    }
+
+    /// Sends a notice. Returns it, and the name of the command that the repository requests.
+    fn notice(&mut self, verb: &str) -> (Vec<u8>, Option<Name>) {
+        self.counter += 1;
+        let notice = RepoNotice {
+            publisher: Some(name("/client")),
+            nonce: ProcessId::new(&[self.counter; 4]),
+            forwarding_hint: None,
+        };
+        let mut parameters = Vec::new();
+        notice.write_value(&mut parameters);
+        let mut wire = Vec::new();
+        let notice_name = name(&format!("/repo/{verb}/notify"));
+        InterestBuilder::new(notice_name.as_ref())
+            .encode_with_parameters(&mut wire, &parameters)
+            .unwrap();
+        let out = self.interest(&wire);
+        (wire, out.first().map(|it| Interest::decode(it).unwrap().name().to_name()))
+    }
+
+    /// Gives a command. Returns the command itself, and what the repository sends.
+    fn command(
+        &mut self,
+        verb: &str,
+        parameters: &RepoParameters,
+        signer: &Signer,
+    ) -> (Vec<u8>, Vec<Vec<u8>>) {
+        let (_, command) = self.notice(verb);
+        let mut content = Vec::new();
+        parameters.write_value(&mut content);
+        let wire = data(&command.unwrap(), &content, signer, None);
+        let out = self.data(&wire);
+        (wire, out)
+    }
+
+    /// The code that a check gets, and the number of packets.
+    fn check(&mut self, verb: &str, process: &ProcessId) -> (u64, Option<u64>) {
+        let mut parameters = Vec::new();
+        let process = Some(process.clone());
+        RepoParameters { process, ..RepoParameters::default() }.write_value(&mut parameters);
+        let check = name("/repo").child(Component::generic(format!("{verb} check").as_bytes()));
+        let check = check.child(Component::generic(&parameters));
+        let mut wire = Vec::new();
+        InterestBuilder::new(check.as_ref()).must_be_fresh(true).encode(&mut wire).unwrap();
+        let out = self.interest(&wire);
+        let answer = Data::decode(&out[0]).unwrap();
+        assert_eq!(answer.name(), check.as_ref());
+        let response = RepoResponse::from_value(answer.content()).unwrap();
+        (response.status_code.unwrap(), response.insert_num.or(response.delete_num))
+    }
+}
+
+fn data(of: &Name, content: &[u8], signer: &Signer, last: Option<u64>) -> Vec<u8> {
+    let mut builder = DataBuilder::new(of.as_ref());
+    if let Some(last) = last {
+        builder = builder.final_block_id(Component::segment(last));
+    }
+    let mut wire = Vec::new();
+    signer.data(builder, content, &mut wire).unwrap();
+    wire
+}
+
+fn parameters(of: &str, blocks: Option<(u64, u64)>, process: u8) -> RepoParameters {
+    RepoParameters {
+        name: Some(name(of)),
+        // As python-ndn sends it.
+        forwarding_hint: Some(NamedPrefix { name: None }),
+        start_block: blocks.map(|it| it.0),
+        end_block: blocks.map(|it| it.1),
+        process: ProcessId::new(&[process; 4]),
+        ..RepoParameters::default()
+    }
+}
+
+fn requested(out: &[Vec<u8>]) -> Vec<Name> {
+    let interests = out.iter().filter_map(|it| Interest::decode(it).ok());
+    interests.map(|interest| interest.name().to_name()).collect()
+}
+
+/// Answers the requests of an insertion until there are none.
+fn answer_all(bench: &mut Bench, out: Vec<Vec<u8>>, signer: &Signer, last: u64) -> usize {
+    let mut requests = requested(&out);
+    let mut answered = 0;
+    while let Some(next) = requests.pop() {
+        let out = bench.data(&data(&next, b"content", signer, Some(last)));
+        requests.extend(requested(&out));
+        assert!(requests.len() <= 10, "at most ten at the same time");
+        answered += 1;
+    }
+    answered
+}
+
+#[test]
+fn an_insertion_fetches_all_segments_and_a_removal_removes_them() {
+    let mut bench = Bench::new();
+    let alice = key("/alice", 1);
+    let process = ProcessId::new(&[7; 4]).unwrap();
+    assert_eq!(bench.check("insert", &process), (404, None));
+    let (_, out) = bench.command("insert", &parameters("/alice/file", Some((0, 24)), 7), &alice);
+    assert_eq!(out.iter().filter(|it| Data::decode(it).is_ok()).count(), 1, "the notice's answer");
+    assert_eq!(bench.check("insert", &process), (300, Some(0)));
+    assert_eq!(answer_all(&mut bench, out, &alice, 24), 25);
+    assert_eq!(bench.check("insert", &process), (200, Some(25)));
+    assert_eq!(bench.host.packets.len(), 25);
+    let inserted = RepoReport::Inserted { name: name("/alice/file"), packets: 25, failed: None };
+    assert_eq!(bench.repo.take_reports(), [inserted]);
+
+    // Some of them, then the rest.
+    let process = ProcessId::new(&[8; 4]).unwrap();
+    bench.command("delete", &parameters("/alice/file", Some((0, 3)), 8), &alice);
+    assert_eq!(bench.check("delete", &process), (200, Some(4)));
+    let process = ProcessId::new(&[9; 4]).unwrap();
+    let (_, out) =
+        bench.command("delete", &parameters("/alice/file", Some((4, u64::MAX)), 9), &alice);
+    assert!(requested(&out).is_empty());
+    assert_eq!(bench.check("delete", &process), (200, Some(21)));
+    assert!(bench.host.packets.is_empty());
+    assert_eq!(bench.host.forgotten.len(), 25, "the cache has none of them, either");
+    // Checks are answered for a minute.
+    bench.later(60_001);
+    assert_eq!(bench.check("delete", &process), (404, None));
+}
+
+#[test]
+fn one_packet_is_inserted_and_removed_by_its_name() {
+    let mut bench = Bench::new();
+    let alice = key("/alice", 1);
+    let (_, out) = bench.command("insert", &parameters("/alice/one", None, 1), &alice);
+    assert_eq!(requested(&out), [name("/alice/one")]);
+    bench.data(&data(&name("/alice/one"), b"1", &alice, None));
+    assert_eq!(bench.host.packets.len(), 1);
+    bench.command("delete", &parameters("/alice/one", None, 2), &alice);
+    assert!(bench.host.packets.is_empty());
+}
+
+#[test]
+fn an_insertion_of_unknown_length_ends_at_the_last_segment() {
+    let mut bench = Bench::new();
+    let alice = key("/alice", 1);
+    let mut unknown = parameters("/alice/file", None, 1);
+    unknown.start_block = Some(0);
+    let (_, out) = bench.command("insert", &unknown, &alice);
+    assert_eq!(requested(&out).len(), 10);
+    assert_eq!(answer_all(&mut bench, out, &alice, 4).min(10), 10, "those behind the end too");
+    assert_eq!(bench.check("insert", &ProcessId::new(&[1; 4]).unwrap()).0, 200);
+}
+
+#[test]
+fn without_an_answer_an_insertion_fails_after_three_tries() {
+    let mut bench = Bench::new();
+    let alice = key("/alice", 1);
+    let (_, out) = bench.command("insert", &parameters("/alice/file", Some((0, 1)), 1), &alice);
+    assert_eq!(requested(&out).len(), 2);
+    bench.data(&data(&name("/alice/file/seg=0"), b"0", &alice, Some(1)));
+    for _ in 0..2 {
+        assert_eq!(requested(&bench.later(1_000)), [name("/alice/file/seg=1")]);
+    }
+    assert!(requested(&bench.later(1_000)).is_empty());
+    assert_eq!(bench.check("insert", &ProcessId::new(&[1; 4]).unwrap()), (400, Some(1)));
+}
+
+#[test]
+fn commands_of_other_keys_and_for_other_names_are_refused() {
+    let mut bench = Bench::new();
+    let (alice, bob, mallory) = (key("/alice", 1), key("/bob", 2), key("/alice", 3));
+    let digest = Signer::digest_sha256();
+    let cases = [
+        ("/alice/file", &mallory),
+        ("/alice/file", &digest),
+        ("/alice/file", &bob),
+        ("/repo/insert", &alice),
+        ("/", &alice),
+        ("/localhost/alice", &alice),
+    ];
+    for (i, (of, signer)) in cases.into_iter().enumerate() {
+        for verb in ["insert", "delete"] {
+            let process = 100 + i as u8;
+            let (_, out) = bench.command(verb, &parameters(of, Some((0, 3)), process), signer);
+            assert!(requested(&out).is_empty(), "{of}");
+            let code = bench.check(verb, &ProcessId::new(&[process; 4]).unwrap()).0;
+            assert!([400, 403].contains(&code), "{of}: {code}");
+        }
+    }
+    assert!(bench.host.commands.is_empty());
+}
+
+#[test]
+fn a_recorded_command_works_once_also_after_a_restart() {
+    let mut bench = Bench::new();
+    let alice = key("/alice", 1);
+    let (_, out) = bench.command("insert", &parameters("/alice/file", Some((0, 0)), 1), &alice);
+    answer_all(&mut bench, out, &alice, 0);
+    let (recorded, _) =
+        bench.command("delete", &parameters("/alice/file", Some((0, 0)), 2), &alice);
+    let (_, out) = bench.command("insert", &parameters("/alice/file", Some((0, 0)), 3), &alice);
+    answer_all(&mut bench, out, &alice, 0);
+    for restarted in [false, true] {
+        if restarted {
+            bench.repo = protocol();
+        }
+        // The recorded command's nonce, by a notice of the attacker.
+        let counter = std::mem::replace(&mut bench.counter, 1);
+        let (_, wanted) = bench.notice("delete");
+        bench.counter = counter;
+        assert_eq!(wanted.unwrap().as_ref(), Data::decode(&recorded).unwrap().name());
+        bench.data(&recorded);
+        assert_eq!(bench.host.packets.len(), 1, "restarted: {restarted}");
+    }
+}
+
+#[test]
+fn forged_packets_are_not_stored() {
+    let mut bench = Bench::new();
+    let (alice, bob) = (key("/alice", 1), key("/bob", 2));
+    let (_, out) = bench.command("insert", &parameters("/alice/file", Some((0, 0)), 1), &alice);
+    let wanted = requested(&out).remove(0);
+    for forger in [&bob, &key("/alice", 4), &Signer::digest_sha256()] {
+        let out = bench.data(&data(&wanted, b"forged", forger, Some(0)));
+        assert!(bench.host.packets.is_empty());
+        assert_eq!(bench.host.forgotten.pop().as_ref(), Some(&wanted));
+        let _ = out;
+    }
+    let code = bench.check("insert", &ProcessId::new(&[1; 4]).unwrap()).0;
+    assert_eq!(code, 400, "three forged answers end the insertion");
+    // The genuine one after a forged one is stored.
+    let (_, out) = bench.command("insert", &parameters("/alice/file", Some((0, 0)), 2), &alice);
+    let again = bench.data(&data(&requested(&out)[0], b"forged", &bob, Some(0)));
+    assert_eq!(requested(&again), std::slice::from_ref(&wanted));
+    bench.data(&data(&wanted, b"genuine", &alice, Some(0)));
+    assert_eq!(bench.check("insert", &ProcessId::new(&[2; 4]).unwrap()), (200, Some(1)));
+}
+
+#[test]
+fn a_full_repository_ends_the_insertion() {
+    let mut bench = Bench::new();
+    bench.host.room = 3;
+    let alice = key("/alice", 1);
+    let (_, out) = bench.command("insert", &parameters("/alice/file", Some((0, 9)), 1), &alice);
+    answer_all(&mut bench, out, &alice, 9);
+    assert_eq!(bench.check("insert", &ProcessId::new(&[1; 4]).unwrap()), (400, Some(3)));
+}
+
+#[test]
+fn success_is_reported_once_the_disk_has_it() {
+    let mut bench = Bench::new();
+    bench.host.is_durable = false;
+    let alice = key("/alice", 1);
+    let (_, out) = bench.command("insert", &parameters("/alice/one", None, 1), &alice);
+    answer_all(&mut bench, out, &alice, 0);
+    let process = ProcessId::new(&[1; 4]).unwrap();
+    assert_eq!(bench.check("insert", &process).0, 300);
+    bench.host.is_durable = true;
+    assert!(bench.repo.poll_timeout().is_some_and(|due| due <= bench.now + Duration::from_secs(1)));
+    bench.later(20);
+    assert_eq!(bench.check("insert", &process).0, 200);
+}
+
+#[test]
+fn notices_of_strangers_cost_a_bounded_number_of_requests() {
+    let mut bench = Bench::new();
+    let requests = |bench: &mut Bench, face, count| {
+        bench.from = FaceId(face);
+        (0..count).filter(|_| bench.notice("insert").1.is_some()).count()
+    };
+    assert_eq!(requests(&mut bench, 1, 40), 16, "of one face");
+    for face in 2..=4 {
+        assert_eq!(requests(&mut bench, face, 20), 16);
+    }
+    // Another face has its share all the same, and no more.
+    assert_eq!(requests(&mut bench, 5, 20), 12);
+    for _ in 0..3 {
+        assert!(bench.later(1_000).len() <= 64);
+    }
+    assert_eq!(bench.repo.poll_timeout(), None, "all are given up");
+}
