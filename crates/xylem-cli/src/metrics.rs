@@ -2,9 +2,13 @@
 
 use crate::exit::{CommandFailure, Exit};
 use crate::http::{self, Response};
+use crate::output::Out;
 use clap::Args;
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use xylem_node::look_up_place;
 use xylem_peers::reachable::{HostPort, HostPortError};
 
@@ -37,6 +41,26 @@ pub(crate) fn place(flag: &str, text: &str) -> Result<SocketAddr, CommandFailure
         |why: &dyn Display| CommandFailure::new(Exit::Usage, format!("{flag} {text}: {why}"));
     let place: HostPort = text.parse().map_err(|why: HostPortError| wrong(&why))?;
     Ok(look_up_place(&place).map_err(|why| wrong(&why))?[0])
+}
+
+/// The last counts that a node has reported.
+pub(crate) type Counts = Arc<Mutex<BTreeMap<&'static str, u64>>>;
+
+/// Serves counts as a page until the process ends.
+pub(crate) fn show(
+    listener: TcpListener,
+    counts: Counts,
+    page: fn(&BTreeMap<&'static str, u64>) -> String,
+    out: &mut Out,
+) -> Result<(), CommandFailure> {
+    let at = listener.local_addr().ok();
+    let page = move || page(&counts.lock().unwrap_or_else(PoisonError::into_inner));
+    let thread = thread::Builder::new().name("metrics".into());
+    thread.spawn(move || answer_all(&listener, page)).map_err(|e| CommandFailure::no_thread(&e))?;
+    if let Some(at) = at {
+        out.note(&format!("Metrics at http://{at}/metrics"));
+    }
+    Ok(())
 }
 
 /// Accepts and answers connections as long as the process runs.

@@ -3,7 +3,7 @@
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::VolunteerArgs;
-use crate::metrics::{self, MetricsArgs};
+use crate::metrics::{self, Counts, MetricsArgs};
 use crate::node;
 use crate::output::Out;
 use crate::shaping::ShapeArgs;
@@ -11,9 +11,7 @@ use crate::showing::AnswerArgs;
 use clap::Args;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::net::TcpListener;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::sync::PoisonError;
 use xylem_node::{Event, PeerUri};
 
 /// Connects peers that cannot reach each other, until Ctrl-C
@@ -83,30 +81,13 @@ pub(crate) fn run(
     config.accept_open |= args.answer.accept_open;
     let counts = Counts::default();
     if let Some(listener) = args.metrics.listen()? {
-        show(listener, counts.clone(), out)?;
+        metrics::show(listener, counts.clone(), page, out)?;
     }
     node::serve("relay", config, out, |event| {
         if let Event::Relayed { counts: latest } = event {
             counts.lock().unwrap_or_else(PoisonError::into_inner).clone_from(latest);
         }
     })
-}
-
-/// The last counts that the relay has reported.
-type Counts = Arc<Mutex<BTreeMap<&'static str, u64>>>;
-
-/// Serves them until the process ends.
-fn show(listener: TcpListener, counts: Counts, out: &mut Out) -> Result<(), CommandFailure> {
-    let at = listener.local_addr().ok();
-    let page = move || page(&counts.lock().unwrap_or_else(PoisonError::into_inner));
-    let thread = thread::Builder::new().name("metrics".into());
-    thread
-        .spawn(move || metrics::answer_all(&listener, page))
-        .map_err(|e| CommandFailure::no_thread(&e))?;
-    if let Some(at) = at {
-        out.note(&format!("Metrics at http://{at}/metrics"));
-    }
-    Ok(())
 }
 
 fn page(counts: &BTreeMap<&'static str, u64>) -> String {

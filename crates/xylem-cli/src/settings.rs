@@ -18,7 +18,7 @@ use xylem_mailbox::MailboxConfig;
 use xylem_mgmt::FaceUri;
 use xylem_node::{
     ForwardingStrategy, MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRoute, PeerUri,
-    PeerUriError, Prove, Relay, RelayUriError, VolunteerUse,
+    PeerUriError, Prove, Relay, RelayUriError, RepoOptions, VolunteerUse,
 };
 use xylem_packet::Name;
 use xylem_reach::code::distance;
@@ -111,13 +111,14 @@ fn tables(text: &str) -> Result<FileTable, String> {
 }
 
 /// The headers of the tables that can contain settings; the first one is the place above all tables.
-const PLACES: [&str; 9] = [
+const PLACES: [&str; 10] = [
     "",
     "[dht]",
     "[node]",
     "[node.multicast]",
     "[node.management]",
     "[node.relay]",
+    "[node.repo]",
     "[[node.route]]",
     "[[node.strategy]]",
     "[mailbox]",
@@ -257,6 +258,7 @@ struct NodeTable {
     multicast: Option<MulticastTable>,
     management: Option<ManagementTable>,
     relay: Option<RelayTable>,
+    repo: Option<RepoTable>,
     route: Option<Vec<RouteTable>>,
     strategy: Option<Vec<StrategyTable>>,
     regions: Option<Vec<String>>,
@@ -282,6 +284,41 @@ struct ManagementTable {
     certificates: Option<Vec<PathBuf>>,
     schema: Option<PathBuf>,
     unix_sockets: Option<Vec<PathBuf>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RepoTable {
+    prefix: String,
+    directory: PathBuf,
+    repo_bytes: Option<u64>,
+    anchors: Vec<PathBuf>,
+    certificates: Option<Vec<PathBuf>>,
+    schema: Option<PathBuf>,
+}
+
+impl RepoTable {
+    fn settings(self) -> Result<RepoOptions, String> {
+        let prefix = name(&self.prefix)?;
+        if prefix.is_empty() {
+            return Err("repo: prefix has to have a component: commands begin with it".into());
+        }
+        if self.anchors.is_empty() {
+            return Err("repo needs anchors, whose keys may insert".into());
+        }
+        let bytes = self.repo_bytes.unwrap_or(REPO_BYTES);
+        if bytes < MIN_REPO_BYTES {
+            return Err(format!("repo_bytes has to be {MIN_REPO_BYTES} at least"));
+        }
+        Ok(RepoOptions {
+            prefix,
+            directory: self.directory,
+            bytes,
+            anchors: self.anchors,
+            certificates: self.certificates.unwrap_or_default(),
+            schema: self.schema,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -338,6 +375,9 @@ impl<'de> Deserialize<'de> for RateLimit {
     }
 }
 
+/// The usual quota of a repository, bytes, and the smallest one.
+const REPO_BYTES: u64 = 1 << 30;
+const MIN_REPO_BYTES: u64 = 1 << 16;
 /// The node's own prefixes, and room for some.
 const MIN_ROUTES: usize = 64;
 /// Upper limits that any machine can hold.
@@ -427,6 +467,7 @@ impl NodeTable {
         if let Some(relay) = self.relay {
             config.relay = relay.settings()?;
         }
+        config.repo = self.repo.map(RepoTable::settings).transpose()?;
         for route in self.route.unwrap_or_default() {
             let to = far_uri("route", &route.to)?;
             let (prefix, cost) = (name(&route.prefix)?, route.cost.unwrap_or(0));
@@ -633,12 +674,13 @@ mod tests {
         assert_eq!((lan, map, public), (Some(true), Some(true), Some(false)));
         let Some(DhtSetting::Table(table)) = dht else { panic!("a table") };
         all!(table, DhtTable { bootstrap, codes, volunteers });
-        let (multicast, management, relay, route, strategy, ..) = all!(
+        let (multicast, management, relay, repo, route, strategy, ..) = all!(
             node.unwrap(),
             NodeTable {
                 multicast,
                 management,
                 relay,
+                repo,
                 route,
                 strategy,
                 listen,
@@ -672,6 +714,9 @@ mod tests {
             ManagementTable { localhop, readvertise, anchors, certificates, schema, unix_sockets }
         );
         relay.unwrap().has_every_setting();
+        let RepoTable { prefix: _, directory: _, repo_bytes, anchors: _, certificates, schema } =
+            repo.unwrap();
+        assert!(repo_bytes == Some(REPO_BYTES) && certificates.is_some() && schema.is_some());
         let RouteTable { prefix: _, to: _, cost } = route.unwrap().remove(0);
         assert_eq!(cost, Some(10));
         let StrategyTable { prefix: _, strategy: _ } = strategy.unwrap().remove(0);

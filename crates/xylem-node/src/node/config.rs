@@ -14,6 +14,7 @@ use xylem_peers::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
 use super::error::NodeError;
 use super::relay::RelayOptions;
+use super::repo::RepoOptions;
 
 /// Multicast group and port for NDN over IPv6, on one link; those of NFD.
 pub const MULTICAST_GROUP_V6: SocketAddrV6 =
@@ -58,7 +59,7 @@ pub struct NodeConfig {
     pub cs_directory: Option<PathBuf>,
     /// Most bytes in that directory.
     pub cs_directory_bytes: u64,
-    /// Where that directory is.
+    /// Where that directory, and that of a repository, is.
     pub cs_medium: FileMedium,
     /// Most faces.
     pub max_faces: usize,
@@ -90,6 +91,8 @@ pub struct NodeConfig {
     pub unix_sockets: Vec<PathBuf>,
     /// Storage of mail for other peers until they fetch it; `None`: no storage.
     pub mailbox: Option<MailboxConfig>,
+    /// A repository of packets that commands insert; `None`: no repository.
+    pub repo: Option<RepoOptions>,
     /// Options for relaying datagrams between other peers; `None`: no relaying.
     pub relay: Option<RelayOptions>,
     /// Options of encrypted links.
@@ -156,6 +159,7 @@ impl NodeConfig {
             schema: None,
             unix_sockets: Vec::new(),
             mailbox: None,
+            repo: None,
             relay: None,
             links: LinkOptions::default(),
             accept_open: false,
@@ -177,6 +181,7 @@ impl NodeConfig {
         self.routes.clear();
         self.strategies.clear();
         self.cs_directory = None;
+        self.repo = None;
         self
     }
 

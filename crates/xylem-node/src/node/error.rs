@@ -99,6 +99,14 @@ pub enum NodeError {
         /// The system's error.
         why: io::Error,
     },
+    /// The directory of the repository cannot be used.
+    #[error("cannot use the repository in {}: {why}", path.display())]
+    Repository {
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        why: io::Error,
+    },
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -118,9 +126,10 @@ impl Failure for NodeError {
             | Self::Strategy { .. }
             | Self::Region { .. }
             | Self::Anchor { .. } => Blame::Usage,
-            Self::Directory { .. } | Self::Cache { .. } | Self::SocketDirectory { .. } => {
-                Blame::Local
-            }
+            Self::Directory { .. }
+            | Self::Cache { .. }
+            | Self::Repository { .. }
+            | Self::SocketDirectory { .. } => Blame::Local,
             Self::Engine(e) => e.blame(),
             Self::Library(e) => e.blame,
         }

@@ -1,17 +1,19 @@
 //! [`run_node`]: the daemon, a forwarder with faces of every kind.
 //!
 //! A [`NodeConfig`] and, while it runs, NFD management commands control it. It forwards packets between its faces. It
-//! neither publishes nor fetches.
+//! neither publishes nor fetches, except packets for a repository.
 
 mod config;
 mod error;
 mod host;
 mod relay;
+mod repo;
 mod volunteer;
 
 pub use config::{MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRole, NodeRoute};
 pub use error::NodeError;
 pub use relay::RelayOptions;
+pub use repo::RepoOptions;
 
 use std::collections::HashMap;
 use std::io;
@@ -38,6 +40,7 @@ use crate::meeting::CodeDht;
 use crate::shaping;
 use crate::waking::wake_of;
 use host::ManagedEngine;
+use repo::NodeRepo;
 use volunteer::VolunteerListing;
 use xylem_engine::now_ms;
 use xylem_engine::resolve;
@@ -60,7 +63,7 @@ pub fn run_node(
     node.connect(on_event)?;
     let mail = MailStore::open_existing(&node.config.store)?;
     let volunteer = node.volunteer(on_event);
-    let NodeSetup { config, mut engine, management, started_ms, mail_server } = node;
+    let NodeSetup { config, mut engine, management, started_ms, mail_server, repo } = node;
     while_delivering(mail.as_ref(), &[], |events, _| {
         let wanted_level = config.links.shaping.level;
         let mut forwarding = NodeProgram {
@@ -76,6 +79,7 @@ pub fn run_node(
                 .map(|options| (options.report, relay::RelayCountReport::default())),
             clients: relay::SavedClients::default(),
             listing: volunteer,
+            repo,
             events,
             on_event,
         };
@@ -96,6 +100,7 @@ struct NodeSetup {
     started_ms: u64,
     /// Receives mail.
     mail_server: MailServer,
+    repo: Option<NodeRepo>,
 }
 
 impl NodeSetup {
@@ -119,12 +124,22 @@ impl NodeSetup {
         let forwarder =
             Forwarder::new(forwarding, ForwarderSeed::from_random(xylem_base::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
+        let mut disk_cache = None;
         if let Some(directory) = &config.cs_directory {
             let medium = config.cs_medium.shared();
             let cache = DiskCache::open(medium, directory, config.cs_directory_bytes)
                 .map_err(|why| NodeError::Cache { path: directory.clone(), why })?;
             cache.wake_by(wake_of(&mut engine)?);
-            engine.forwarder.set_second_level(Some(Box::new(cache)));
+            disk_cache = Some(cache);
+        }
+        let repo = config.repo.as_ref();
+        let repo = repo.map(|options| NodeRepo::open(options, &config.cs_medium, &mut engine));
+        let repo = repo.transpose()?;
+        repo.iter().for_each(|repo| repo.report_opened(on_event));
+        match (&repo, disk_cache) {
+            (Some(repo), cache) => repo.answer_from(cache, &mut engine),
+            (None, Some(cache)) => engine.forwarder.set_second_level(Some(Box::new(cache))),
+            (None, None) => {}
         }
         engine.set_limits(FaceLimits {
             faces: config.max_faces,
@@ -142,7 +157,7 @@ impl NodeSetup {
             engine.serve(prefix.as_ref())?;
         }
         let mail_server = MailServer::open(&config.store, config.mailbox, wake_of(&mut engine)?)?;
-        Ok(Self { config, engine, management, started_ms: now_ms(), mail_server })
+        Ok(Self { config, engine, management, started_ms: now_ms(), mail_server, repo })
     }
 
     fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
@@ -327,6 +342,7 @@ struct NodeProgram<'a> {
     clients: relay::SavedClients,
     /// Lists the relay in the DHT.
     listing: Option<VolunteerListing>,
+    repo: Option<NodeRepo>,
     /// Events of the thread that delivers mail.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
@@ -345,6 +361,21 @@ impl Program for NodeProgram<'_> {
 
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), NodeError> {
         let now = engine.now();
+        if let (Some(repo), EngineEvent::Packet { from, packet, nack, .. }) =
+            (&mut self.repo, &event)
+        {
+            let is_repos = match nack {
+                None => repo.handle_packet(engine, now, *from, packet),
+                Some(_) => {
+                    repo.handle_nack(engine, now, packet);
+                    false
+                }
+            };
+            repo.report(now, self.on_event);
+            if is_repos {
+                return Ok(());
+            }
+        }
         let mut host = host!(self, engine);
         let mut answers = Vec::new();
         match event {
@@ -410,6 +441,10 @@ impl Program for NodeProgram<'_> {
             report.report(engine, now, *every, self.on_event);
             self.clients.keep(engine, now, self.store, self.on_event);
         }
+        if let Some(repo) = &mut self.repo {
+            repo.handle_timeout(engine, now);
+            repo.report(now, self.on_event);
+        }
         if let Some(listing) = &mut self.listing {
             listing.handle_timeout(engine, self.on_event);
         }
@@ -421,8 +456,29 @@ impl Program for NodeProgram<'_> {
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
         let report = self.relay.as_ref().map(|(_, report)| report.due());
         let listing = self.listing.as_ref().and_then(VolunteerListing::poll_timeout);
-        self.management.poll_timeout().into_iter().chain(report).chain(listing).min()
+        let repo = self.repo.as_ref().and_then(NodeRepo::poll_timeout);
+        let others = report.into_iter().chain(listing).chain(repo);
+        self.management.poll_timeout().into_iter().chain(others).min()
     }
+}
+
+/// Trusts the keys of the anchors, under the rules of the schema, and those of the certificates that they have signed.
+fn trust_store(
+    anchors: &[PathBuf],
+    certificates: &[PathBuf],
+    schema: Option<&Path>,
+) -> Result<TrustStore, NodeError> {
+    let mut store = xylem_keys::anchors(anchors, schema)?;
+    for path in certificates {
+        let wire = certificate(path)?;
+        let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {
+            path: path.clone(),
+            why: e.to_string(),
+        };
+        let certified = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
+        store.add(&certified, now_ms()).map_err(|e| wrong(&e))?;
+    }
+    Ok(store)
 }
 
 /// Which keys may command. By default every program of this machine may; with anchors, the keys that they certify.
@@ -430,19 +486,7 @@ fn management_settings(
     config: &NodeConfig,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ManagementConfig, NodeError> {
-    let anchors = || -> Result<TrustStore, NodeError> {
-        let mut store = xylem_keys::anchors(&config.anchors, config.schema.as_deref())?;
-        for path in &config.certificates {
-            let wire = certificate(path)?;
-            let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {
-                path: path.clone(),
-                why: e.to_string(),
-            };
-            let certified = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
-            store.add(&certified, now_ms()).map_err(|e| wrong(&e))?;
-        }
-        Ok(store)
-    };
+    let anchors = || trust_store(&config.anchors, &config.certificates, config.schema.as_deref());
     let guard = match command_times::load(&config.store) {
         Ok(times) => ReplayGuard::restore(&times, now_ms()),
         Err(e) => {
