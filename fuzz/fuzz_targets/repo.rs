@@ -9,7 +9,7 @@ use xylem_mgmt::{
     RepoSettings,
 };
 use xylem_packet::{
-    Component, Data, DataBuilder, Interest, InterestBuilder, Name, NameRef, Packet,
+    Component, Data, DataBuilder, Interest, InterestBuilder, Name, NameRef, Packet, SignatureType,
 };
 use xylem_trust::{Certificate, Signer, TrustStore, ValidityPeriod, self_signed};
 
@@ -27,7 +27,8 @@ impl RepoHost for Memory {
             return Err(RepoHostError::Full);
         }
         let data = Data::decode(packet).expect("a packet");
-        assert!(data.content() != b"forged" && data.name() == name);
+        let is_signed = data.signature_info().typ != SignatureType::DIGEST_SHA256;
+        assert!(is_signed && data.name() == name);
         self.packets.push((name.to_name(), packet.to_vec()));
         Ok(())
     }
@@ -86,8 +87,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let (mut now, mut out) = (Duration::ZERO, Vec::new());
     let mut rest = input;
     for nonce in 0..8u8 {
-        let Some((&step, after)) = rest.split_first() else { break };
-        let (piece, after) = after.split_at(after.len().min(usize::from(step >> 3)));
+        let [step, how, after @ ..] = rest else { break };
+        let (piece, after) = after.split_at(after.len().min(usize::from(how >> 3)));
         rest = after;
         let verb = if step & 1 == 0 { "insert" } else { "delete" };
         // A notice and its command, a check, or a packet as it is.
@@ -107,7 +108,13 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                     .encode_with_parameters(&mut wire, &parameters);
                 if built.is_ok() {
                     let interest = Interest::decode(&wire).expect("as built");
-                    repo.handle_interest(now, FaceId(u64::from(nonce)), &interest, &mut host, &mut out);
+                    repo.handle_interest(
+                        now,
+                        FaceId(u64::from(nonce)),
+                        &interest,
+                        &mut host,
+                        &mut out,
+                    );
                 }
             }
             2 => {
@@ -116,7 +123,13 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 let mut wire = Vec::new();
                 if InterestBuilder::new(check.as_ref()).encode(&mut wire).is_ok() {
                     let interest = Interest::decode(&wire).expect("as built");
-                    repo.handle_interest(now, FaceId(u64::from(nonce)), &interest, &mut host, &mut out);
+                    repo.handle_interest(
+                        now,
+                        FaceId(u64::from(nonce)),
+                        &interest,
+                        &mut host,
+                        &mut out,
+                    );
                 }
             }
             _ => {
@@ -128,18 +141,18 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             let Some(wire) = out.pop() else { break };
             let Ok(Packet::Interest(interest)) = Packet::decode(&wire) else { continue };
             let mut content = piece.to_vec();
-            if step & 4 != 0 {
+            if how & 1 != 0 {
                 content.clear();
                 let parameters = RepoParameters {
                     name: Some(name("/alice/x")),
-                    start_block: piece.first().map(|n| u64::from(*n)),
-                    end_block: piece.get(1).map(|n| u64::from(*n)),
+                    start_block: piece.first().map(|n| u64::from(*n % 8)),
+                    end_block: piece.get(1).map(|n| u64::from(*n % 16)),
                     process: ProcessId::new(piece),
                     ..RepoParameters::default()
                 };
                 parameters.write_value(&mut content);
             }
-            let forged = step & 0x40 != 0;
+            let forged = how & 6 == 6;
             let content = if forged { b"forged".as_slice() } else { &content };
             let mut data = Vec::new();
             let builder = DataBuilder::new(interest.name());
