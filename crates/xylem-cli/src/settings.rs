@@ -13,7 +13,7 @@ use relay::RelayTable;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use xylem_forward::LinkType;
+use xylem_forward::{LinkType, UnsolicitedPolicy};
 use xylem_mailbox::MailboxConfig;
 use xylem_mgmt::FaceUri;
 use xylem_node::{
@@ -253,6 +253,7 @@ struct NodeTable {
     tls_key: Option<PathBuf>,
     cs_packets: Option<usize>,
     cs_bytes: Option<usize>,
+    unsolicited_data: Option<String>,
     cs_directory: Option<PathBuf>,
     cs_directory_bytes: Option<u64>,
     multicast: Option<MulticastTable>,
@@ -409,6 +410,9 @@ impl NodeTable {
         set(&mut config.max_routes, self.max_routes);
         set(&mut config.cs_packets, self.cs_packets);
         set(&mut config.cs_bytes, self.cs_bytes);
+        if let Some(word) = self.unsolicited_data {
+            config.unsolicited = unsolicited(&word)?;
+        }
         set(&mut config.cs_directory_bytes, self.cs_directory_bytes);
         config.cs_directory = self.cs_directory;
         config.interests_per_second = match self.interests_per_second {
@@ -500,6 +504,13 @@ fn prove(who: &str) -> Result<Prove, String> {
     }
 }
 
+fn unsolicited(word: &str) -> Result<UnsolicitedPolicy, String> {
+    let all = UnsolicitedPolicy::ALL;
+    let found = all.iter().find(|(name, _)| *name == word).map(|(_, policy)| *policy);
+    let names = || all.map(|(name, _)| name).join(", ");
+    found.ok_or_else(|| format!("unsolicited_data: {word}: expected one of {}", names()))
+}
+
 fn uri(setting: &str, text: &str) -> Result<PeerUri, String> {
     text.parse().map_err(|e: PeerUriError| format!("{setting}: {text}: {e}"))
 }
@@ -576,6 +587,7 @@ mod tests {
             tls_key = "/etc/xylem/key.pem"
             cs_packets = 3
             cs_bytes = 5
+            unsolicited_data = "admit-local"
             cs_directory = "/var/cache/xylem"
             cs_directory_bytes = 9
             regions = ["/isp/site"]
@@ -611,6 +623,7 @@ mod tests {
         assert_eq!((config.prove, config.unproven_bytes), (Prove::Nobody, 70));
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
+        assert_eq!(config.unsolicited, UnsolicitedPolicy::AdmitLocal);
         assert_eq!(config.max_routes, 500);
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
         assert_eq!(config.cs_directory_bytes, 9);
@@ -700,6 +713,7 @@ mod tests {
                 tls_key,
                 cs_packets,
                 cs_bytes,
+                unsolicited_data,
                 cs_directory,
                 cs_directory_bytes,
                 regions
@@ -795,6 +809,7 @@ mod tests {
             ("[node]\npit_capacity = 0", "pit_capacity"),
             ("[node]\ntls_key = \"k\"", "tls_certificate"),
             ("[node]\nmax_faces = -1", "line 2"),
+            ("[node]\nunsolicited_data = \"all\"", "drop-all"),
             ("[node.multicast]\ngroup = \"10.0.0.1:5\"", "10.0.0.1"),
             ("[node.multicast]\ngroup_v6 = \"[2001:db8::1]:5\"", "2001:db8::1"),
             ("[node.management]\nlocalhop = true", "anchors"),

@@ -335,3 +335,34 @@ fn an_address_of_no_interface_is_refused_by_name() {
         assert!(stderr(&output).contains(address), "{}", stderr(&output));
     }
 }
+
+#[cfg(unix)]
+#[test]
+fn unsolicited_data_of_programs_is_cached_where_the_settings_admit_it() {
+    use std::io::Write;
+    use xylem_packet::{DataBuilder, Name};
+
+    for (policy, is_cached) in [("drop-all", false), ("admit-local", true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let settings =
+            format!("[node]\n{}\nunsolicited_data = \"{policy}\"\n", listen_in(dir.path()));
+        let node = Node::with(dir.path(), &settings);
+        let mut program =
+            std::os::unix::net::UnixStream::connect(dir.path().join("node.sock")).unwrap();
+        let name = Name::from_uri("/pushed").unwrap();
+        let mut packet = Vec::new();
+        let signer = xylem_trust::Signer::digest_sha256();
+        signer.data(DataBuilder::new(name.as_ref()), b"pushed", &mut packet).unwrap();
+        program.write_all(&packet).unwrap();
+        let peeked = || {
+            let mut command = xylem(&dir.path().join("store"));
+            command.args(["ndn", "peek", "/pushed", "-p", "--lifetime", "0.3"]);
+            command.args(["--at", node.at("unix")]);
+            finish(command).stdout == b"pushed"
+        };
+        match is_cached {
+            true => until("it is cached", peeked),
+            false => assert!(!peeked()),
+        }
+    }
+}

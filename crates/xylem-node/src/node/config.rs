@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_base::FileMedium;
-use xylem_forward::{ForwardingStrategy, LinkType};
+use xylem_forward::{ForwardingStrategy, LinkType, UnsolicitedPolicy};
 use xylem_mailbox::MailboxConfig;
 use xylem_packet::Name;
 use xylem_peers::admission::{Prove, UNPROVEN_BYTES};
@@ -55,6 +55,8 @@ pub struct NodeConfig {
     pub cs_packets: usize,
     /// Most bytes of cached packets.
     pub cs_bytes: usize,
+    /// What becomes of Data for which no Interest is pending.
+    pub unsolicited: UnsolicitedPolicy,
     /// Directory for cached packets that do not fit in memory; `None`: they are dropped.
     pub cs_directory: Option<PathBuf>,
     /// Most bytes in that directory.
@@ -142,6 +144,7 @@ impl NodeConfig {
             max_routes: 1 << 20,
             cs_packets: 65_536,
             cs_bytes: 64 << 20,
+            unsolicited: UnsolicitedPolicy::default(),
             cs_directory: None,
             cs_directory_bytes: 1 << 30,
             cs_medium: FileMedium::default(),
