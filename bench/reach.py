@@ -422,15 +422,27 @@ class TicketByDht(CodeByDht):
         time.sleep(5)
 
 
+class RootByDht(TicketByDht):
+    """The same by `get b3:ROOT`, without any ticket."""
+
+    name = "xylem get b3:, DHT"
+
+    def share(self, internet, work, source):
+        super().share(internet, work, source)
+        self.ticket = "b3:" + event(f"{work}/s.log", "shared", 10)["root"]
+
+
 def tickets(options, pool):
     pairs = [("open", "port-restricted"), ("full cone", "port-restricted"), ("port-restricted", "port-restricted")]
-    results = run_matrix(options, TicketByDht, pairs, options.tries, pool)
-    print("\n### Tickets by the DHT\n\n| sharer | getter | |\n|---|---|---|")
-    for (a, b), rows in results.items():
-        print(f"| {a} | {b} | {cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end |")
-        if not all(row["exact"] for row in rows):
-            options.wrong.append(f"tickets: {a} → {b}: {[row.get('said') for row in rows if not row['exact']][0]}")
-    return [{"part": "tickets", "sharer": a, "getter": b, "tries": rows} for (a, b), rows in results.items()]
+    print("\n### Tickets and roots by the DHT\n\n| by | sharer | getter | |\n|---|---|---|---|")
+    all_rows = []
+    for make, by in (TicketByDht, "ticket"), (RootByDht, "b3:"):
+        for (a, b), rows in run_matrix(options, make, pairs, options.tries, pool).items():
+            print(f"| {by} | {a} | {b} | {cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end |")
+            if not all(row["exact"] for row in rows):
+                options.wrong.append(f"tickets: {by}: {a} → {b}: {[row.get('said') for row in rows if not row['exact']][0]}")
+            all_rows.append({"part": "tickets", "by": by, "sharer": a, "getter": b, "tries": rows})
+    return all_rows
 
 
 def dht(options, pool):

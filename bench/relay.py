@@ -35,6 +35,7 @@ registrations_of_host = 100000
 registrations_of_site = 100000
 registrations_per_second = 0
 connects_per_second = 0
+bytes_per_second = 0
 report_seconds = 1
 """
 

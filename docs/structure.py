@@ -16,7 +16,9 @@ each other in a circle across modules, but for the hash, whose kernels and scala
 other their odd ends; a module and what lies below it may know each other. Only files in RENAMES
 rename files. A link in a module's documentation names something that is in scope there; rustdoc
 checks only the modules that it shows. docs/pictures/crates.svg is what --draw would write. A crate
-of the product with more than 12,000 lines is named in ARCHITECTURE.md, with the reason. Lengths are
+of the product with more than 12,000 lines is named in ARCHITECTURE.md, with the reason. No function
+takes two values as one parameter `(a, b): (A, B)`. A type has a name of its own in the product, but
+for those in SHARED_NAMES, which are old, to which none is added. Lengths are
 printed and not limited: a limit on lines was met by moving lines to other rooms.
 
 Production lines are those of src/**/*.rs that a build without `cfg(test)` reads, with comments.
@@ -54,6 +56,15 @@ RENAMES = {
     "crates/xylem-cli/src/service/unit.rs": "units of systemd, which `service install` can write again",
     "crates/xylem-sync/src/staged.rs": "content that is verified again before it is used",
 }
+# Names that types of two crates have. The list may only become shorter.
+SHARED_NAMES = set(
+    "Answer Candidate Candidates Contents DhtEvent Entries Entry Frame Lookup MailJob Manager Names "
+    "Node Output PortSearch Prefix RateLimit Reader Response Sealed Segment Store SyncError Transmit "
+    "Value Wake Work Written".split()
+)
+TYPE = re.compile(r"^(?: *(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union)|(?:pub(?:\([^)]*\))? )?type) (\w+)", re.MULTILINE)
+TUPLE_PARAMETER = re.compile(r"^\((?:mut )?\w+(?:, (?:mut )?\w+)+\):")
+TESTS = "\n#[cfg(test)]\nmod tests {"
 LINK = re.compile(r"\[`([\w:]+)(?:!|\(\))?`\](?:\(([\w:]+)\))?")
 TARGET = re.compile(r"^//! \[`([\w:]+)`\]: ([\w:]+)$", re.MULTILINE)
 OUTSIDE = {"std", "core", "alloc"}
@@ -163,6 +174,48 @@ def unresolved(crate: Crate) -> list[tuple[pathlib.Path, str]]:
     return found
 
 
+def parameters(text: str, start: int) -> list[str]:
+    """The parameters of the function whose generics or parentheses begin at `start` or after it."""
+    found, depth, angle, begin = [], 0, 0, 0
+    for at in range(start, len(text)):
+        char = text[at]
+        if char == "<":
+            angle += 1
+        elif char == ">" and text[at - 1] not in "-=":
+            angle -= 1
+        elif char in "([{" and (depth or not angle):
+            depth, begin = depth + 1, begin or at + 1
+        elif char in ")]}" and depth:
+            depth -= 1
+        if depth == 1 and char == "," and not angle or begin and not depth:
+            found.append(text[begin:at].strip())
+            begin = at + 1
+        if begin and not depth:
+            break
+    return [part for part in found if part]
+
+
+def tuple_parameters(crate: Crate) -> list[tuple[pathlib.Path, str]]:
+    """Functions that take several values as one parameter: each file and the function."""
+    found = []
+    for file in crate.lines:
+        text = file.read_text().split(TESTS)[0]
+        for function in re.finditer(r"\bfn (\w+)(?=[<(])", text):
+            if any(map(TUPLE_PARAMETER.match, parameters(text, function.end()))):
+                found.append((file, function[1]))
+    return found
+
+
+def shared_names(crates: list[Crate]) -> dict[str, list[str]]:
+    """The names that types of several crates have, and these crates."""
+    names: dict[str, list[str]] = {}
+    for crate in crates:
+        texts = [file.read_text().split(TESTS)[0] for file in crate.lines]
+        for name in sorted({name for text in texts for name in TYPE.findall(text)}):
+            names.setdefault(name, []).append(crate.name)
+    return {name: found for name, found in names.items() if len(found) > 1}
+
+
 def broken(root: pathlib.Path, crates: list[Crate]) -> list[str]:
     """One line for each rule that does not hold."""
     order = [crate.name for crate in crates]
@@ -197,6 +250,16 @@ def broken(root: pathlib.Path, crates: list[Crate]) -> list[str]:
         f"{file.relative_to(root)}: its documentation links `{name}`, which is not in scope there"
         for crate in crates
         for file, name in unresolved(crate)
+    ]
+    wrong += [
+        f"{file.relative_to(root)}: {name} takes several values as one parameter"
+        for crate in crates
+        for file, name in tuple_parameters(crate)
+    ]
+    wrong += [
+        f"{' and '.join(found)} both have a type {name}: a name of its own lets a search find it"
+        for name, found in shared_names(shipped).items()
+        if name not in SHARED_NAMES
     ]
     for place, row in [
         ("ARCHITECTURE.md", r"^\| `(xylem[\w-]*)` \|"),

@@ -305,7 +305,9 @@ class Board(Running):
     def pages(self) -> list[str]:
         relay = self.page(["relay", "--listen", "xylem://127.0.0.1:0"], "xylem_relay_registrations")
         node = self.page(["service", "run", "--listen", "127.0.0.1:0", "--no-lan", "--no-map"], "xylem_shares")
-        return [relay, node]
+        listen = f"unix://{self.work}/node.sock"
+        forwarder = self.page(["ndn", "node", "--listen", listen], "xylem_ndn_faces")
+        return [relay, node, forwarder]
 
     def test_the_board_shows_metrics_that_exist(self) -> None:
         board = json.loads(BOARD.read_text())

@@ -379,7 +379,7 @@ package() {{
     install -Dm644 -t "$pkgdir/usr/share/bash-completion/completions" share/bash-completion/completions/xylem
     install -Dm644 -t "$pkgdir/usr/share/zsh/site-functions" share/zsh/vendor-completions/_xylem
     install -Dm644 -t "$pkgdir/usr/share/fish/vendor_completions.d" share/fish/vendor_completions.d/xylem.fish
-    install -Dm644 -t "$pkgdir/usr/lib/systemd/system" lib/systemd/system/xylem.service
+    install -Dm644 -t "$pkgdir/usr/lib/systemd/system" lib/systemd/system/xylem.service lib/systemd/system/xylem-relay.service
     install -Dm644 -t "$pkgdir/usr/share/doc/xylem/examples" share/doc/xylem/examples/config.toml
     install -Dm644 -t "$pkgdir/usr/share/licenses/xylem-bin" {' '.join(LICENCES.values())}
 }}

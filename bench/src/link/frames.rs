@@ -79,7 +79,7 @@ fn walk(bytes: &[u8]) -> (usize, usize) {
 }
 
 /// An answer that depends on all results, so that no work is optimized away.
-fn answer((sum, count): (usize, usize)) -> [u8; 32] {
+fn answer(sum: usize, count: usize) -> [u8; 32] {
     let mut answer = [0; 32];
     answer[..8].copy_from_slice(&sum.to_le_bytes());
     answer[8..16].copy_from_slice(&count.to_le_bytes());
@@ -184,7 +184,7 @@ fn builds<E>(
                 let written = Frame::Packet(black_box(packet)).write_to(black_box(&mut ours));
                 sum += written.unwrap_or(0);
             }
-            answer((sum, 1))
+            answer(sum, 1)
         }),
         Contender::new(PLAIN, "copy", || {
             let mut sum = 0;
@@ -193,7 +193,7 @@ fn builds<E>(
                 black_box(&mut plain)[..packet.len()].copy_from_slice(packet);
                 sum += packet.len();
             }
-            answer((sum, 1))
+            answer(sum, 1)
         }),
     ];
     let label = format!("build {size} B");
@@ -227,7 +227,7 @@ fn parses<E>(
             packets += bytes;
             count += frames;
         }
-        answer((packets, count))
+        answer(packets, count)
     })];
     let timings = each(series.race(&label, &mut ours)?, frames * TIMES);
     let mut figures = series.figures(&timings, datagram.len());
@@ -247,7 +247,7 @@ fn roundtrip<E>(series: &mut Series<'_, E>, packet: &[u8]) -> Result<(), Error<E
             Frame::Packet(black_box(packet)).write(&mut vec);
             sum += black_box(&vec).len();
         }
-        answer((sum, 1))
+        answer(sum, 1)
     });
     let both = Contender::new(OURS, "build and parse", || {
         let (mut packets, mut count) = (0, 0);
@@ -257,7 +257,7 @@ fn roundtrip<E>(series: &mut Series<'_, E>, packet: &[u8]) -> Result<(), Error<E
             packets += bytes;
             count += frames;
         }
-        answer((packets, count))
+        answer(packets, count)
     });
     let rows = [
         (format!("build {size} B into a Vec"), appended, BUILD_ALLOCATED, Some(200.0)),

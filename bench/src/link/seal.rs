@@ -74,7 +74,7 @@ pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
             ];
             let figures = quoted(document.map(|d| d.0), goal);
             series.row(label("seal"), size, &mut contenders, &compared(wanted), figures)?;
-            opens(series, label("open"), (cipher, algorithm), size, wanted, document.map(|d| d.1))?;
+            opens(series, label("open"), cipher, algorithm, size, wanted, document.map(|d| d.1))?;
         }
         for (size, document) in ROUNDTRIPS {
             both(series, cipher, &plain(), size, document)?;
@@ -112,7 +112,8 @@ const STORE: usize = 64;
 fn opens<E>(
     series: &mut Series<'_, E>,
     label: String,
-    (cipher, algorithm): (Cipher, &'static aead::Algorithm),
+    cipher: Cipher,
+    algorithm: &'static aead::Algorithm,
     size: usize,
     wanted: Option<f64>,
     document: Option<f64>,

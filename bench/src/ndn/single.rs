@@ -69,7 +69,7 @@ pub(super) fn run<E>(series: &mut Series<'_, E>) -> Result<(), Error<E>> {
             .collect();
         let label = format!("{}, signed", input::size(size));
         series.row(label, size, &mut makers, &compare[..2], document().collect())?;
-        verify_row(series, size, content, (&name, &signers), (&compare, document().collect()))?;
+        verify_row(series, size, content, &name, &signers, &compare, document().collect())?;
     }
     Ok(())
 }
@@ -78,8 +78,10 @@ fn verify_row<E>(
     series: &mut Series<'_, E>,
     size: usize,
     content: &[u8],
-    (name, signers): (&Name, &[(Signer, Verifier)]),
-    (compare, document): (&[Compare], Vec<Figure>),
+    name: &Name,
+    signers: &[(Signer, Verifier)],
+    compare: &[Compare],
+    document: Vec<Figure>,
 ) -> Result<(), Error<E>> {
     let packet = |signer: &Signer| {
         let mut wire = Vec::new();

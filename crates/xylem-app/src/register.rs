@@ -144,7 +144,7 @@ impl Registrar {
     /// Handles a face that came up. If it is a forwarder's, sends the registration.
     pub fn came_up(&mut self, engine: &mut Engine, face: FaceId) -> Result<(), RegisterError> {
         match self.via.iter_mut().find(|via| via.face == face) {
-            Some(via) => send_registration(engine, (&self.prefix, &self.key), via),
+            Some(via) => send_registration(engine, &self.prefix, &self.key, via),
             None => Ok(()),
         }
     }
@@ -173,10 +173,10 @@ impl Registrar {
             match via.state {
                 ViaState::Asked { at, .. } if at + PATIENCE <= now => {
                     via.warn("no answer to the registration", on_event);
-                    send_registration(engine, (&self.prefix, &self.key), via)?;
+                    send_registration(engine, &self.prefix, &self.key, via)?;
                 }
                 ViaState::Rest { until: Some(until) } if until <= now => {
-                    send_registration(engine, (&self.prefix, &self.key), via)?;
+                    send_registration(engine, &self.prefix, &self.key, via)?;
                 }
                 _ => {}
             }
@@ -255,7 +255,8 @@ impl Via {
 /// with trust anchors accept nothing else.
 fn send_registration(
     engine: &mut Engine,
-    (prefix, key): (&Name, &PublisherKey),
+    prefix: &Name,
+    key: &PublisherKey,
     via: &mut Via,
 ) -> Result<(), RegisterError> {
     let local = client::is_local(&via.peer.face_uri());

@@ -35,7 +35,8 @@ impl ObjectFile {
     pub(crate) fn new(
         client: Arc<BucketClient>,
         cache: Arc<Cache>,
-        (bucket, key): (Arc<AmazonS3>, Key),
+        bucket: Arc<AmazonS3>,
+        key: Key,
         meta: Meta,
         tag: Option<String>,
     ) -> Self {

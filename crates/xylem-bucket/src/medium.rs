@@ -166,9 +166,9 @@ impl Medium for Buckets {
             return Err(io::ErrorKind::IsADirectory.into());
         }
         let place = BucketPlace::of(path)?;
-        let at = (self.client.bucket(&place.bucket)?, key(&place)?);
+        let (bucket, key) = (self.client.bucket(&place.bucket)?, key(&place)?);
         let (client, cache) = (self.client.clone(), self.cache.clone());
-        Ok(Arc::new(ObjectFile::new(client, cache, at, said.meta, said.tag)))
+        Ok(Arc::new(ObjectFile::new(client, cache, bucket, key, said.meta, said.tag)))
     }
 
     fn open_no_wait(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {

@@ -97,8 +97,9 @@ impl<'r> Capture<'r> {
             waiting: &mut self.waiting,
         };
         match self.layers.read(record.link, &record.bytes)? {
-            Some(Contents::Ethernet((from, to), payload)) => {
-                let ends = (CaptureAddress::Ethernet(from), CaptureAddress::Ethernet(to));
+            Some(Contents::Ethernet(Ends { from, to }, payload)) => {
+                let (from, to) = (CaptureAddress::Ethernet(from), CaptureAddress::Ethernet(to));
+                let ends = Ends { from, to };
                 // A short frame is padded.
                 let len = frame_len(payload).ok().flatten().unwrap_or(payload.len());
                 found.add(FrameCarrier::Ethernet, ends, payload.get(..len).unwrap_or(payload));
@@ -131,13 +132,13 @@ impl<'r> Capture<'r> {
     }
 }
 
-fn ip((from, to): Ends<SocketAddr>) -> (CaptureAddress, CaptureAddress) {
-    (CaptureAddress::Ip(from), CaptureAddress::Ip(to))
+fn ip(ends: Ends<SocketAddr>) -> Ends<CaptureAddress> {
+    Ends { from: CaptureAddress::Ip(ends.from), to: CaptureAddress::Ip(ends.to) }
 }
 
 /// The frames of a datagram. There is one, or several of a train that was captured before it was cut into datagrams.
 /// Datagrams at other ports than NDN's count only if they hold packets.
-fn frames_of((from, to): Ends<SocketAddr>, payload: &[u8]) -> Vec<&[u8]> {
+fn frames_of(ends: Ends<SocketAddr>, payload: &[u8]) -> Vec<&[u8]> {
     let (mut frames, mut rest) = (Vec::new(), payload);
     while let Ok(Some(len)) = frame_len(rest)
         && let Some((frame, more)) = rest.split_at_checked(len)
@@ -145,7 +146,7 @@ fn frames_of((from, to): Ends<SocketAddr>, payload: &[u8]) -> Vec<&[u8]> {
         frames.push(frame);
         rest = more;
     }
-    let is_ndn = [from, to].iter().any(|end| NDN_PORTS.contains(&end.port()));
+    let is_ndn = [ends.from, ends.to].iter().any(|end| NDN_PORTS.contains(&end.port()));
     if is_ndn && !rest.is_empty() {
         frames.push(rest);
     }
@@ -167,12 +168,8 @@ struct FoundFrames<'a> {
 }
 
 impl FoundFrames<'_> {
-    fn add(
-        &mut self,
-        carrier: FrameCarrier,
-        (from, to): (CaptureAddress, CaptureAddress),
-        frame: &[u8],
-    ) {
+    fn add(&mut self, carrier: FrameCarrier, ends: Ends<CaptureAddress>, frame: &[u8]) {
+        let Ends { from, to } = ends;
         let sender = self.senders.hash_one((carrier, from, to));
         let packet = match self.link_service.receive_from(self.now, sender, frame) {
             Ok(Some(received)) => Some(received.packet),

@@ -63,8 +63,12 @@ impl fmt::Display for FrameCarrier {
     }
 }
 
-/// Where from and where to.
-pub(crate) type Ends<A> = (A, A);
+/// The sender and the receiver of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Ends<A> {
+    pub(crate) from: A,
+    pub(crate) to: A,
+}
 
 /// The part of a captured frame that may hold NDN.
 pub(crate) enum Contents<'a> {
@@ -133,8 +137,10 @@ impl Layers {
     ) -> Option<Contents<'a>> {
         if let Some(ethernet) = sliced.ether_payload().filter(|inner| inner.ether_type == NDN) {
             let ends = match &sliced.link {
-                Some(LinkSlice::Ethernet2(header)) => (header.source(), header.destination()),
-                _ => (from.unwrap_or_default(), [0; 6]),
+                Some(LinkSlice::Ethernet2(header)) => {
+                    Ends { from: header.source(), to: header.destination() }
+                }
+                _ => Ends { from: from.unwrap_or_default(), to: [0; 6] },
             };
             return Some(Contents::Ethernet(ends, ethernet.payload));
         }
@@ -147,17 +153,19 @@ impl Layers {
             }
             NetSlice::Arp(_) => return None,
         };
-        let ends = |(from, to)| (SocketAddr::new(source, from), SocketAddr::new(destination, to));
+        let ends = |from, to| Ends {
+            from: SocketAddr::new(source, from),
+            to: SocketAddr::new(destination, to),
+        };
         let datagram = |udp: &UdpSlice<'a>| {
-            Contents::Datagram(ends((udp.source_port(), udp.destination_port())), udp.payload())
+            Contents::Datagram(ends(udp.source_port(), udp.destination_port()), udp.payload())
         };
         match sliced.transport.as_ref() {
             Some(TransportSlice::Udp(udp)) => Some(datagram(udp)),
             Some(TransportSlice::Tcp(tcp)) => {
-                let ports = (tcp.source_port(), tcp.destination_port());
                 let (sequence, is_first) = (tcp.sequence_number(), tcp.syn());
                 Some(Contents::Segment(
-                    ends(ports),
+                    ends(tcp.source_port(), tcp.destination_port()),
                     Segment { sequence, is_first, data: tcp.payload() },
                 ))
             }

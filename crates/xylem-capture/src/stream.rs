@@ -282,7 +282,7 @@ mod tests {
         let data = vec![5; 60_000];
         for n in 0..5_000_u32 {
             let from = SocketAddr::from(([192, 0, 2, 1], u16::try_from(n % 1_000).unwrap()));
-            let ends = (from, SocketAddr::from(([192, 0, 2, 2], 6363)));
+            let ends = Ends { from, to: SocketAddr::from(([192, 0, 2, 2], 6363)) };
             // The second segment of each connection comes without the first.
             for sequence in [0, 1_000_000 + n * 70_000] {
                 let segment = Segment { sequence, is_first: sequence == 0, data: &data };

@@ -231,7 +231,7 @@ impl Scrub<'_> {
             pace.beside(all, on_event)?
         };
         let Some(verdicts) = verdicts else { return Err(self.interrupted()) };
-        let (mut flawed, mut begun) = (Vec::new(), (Vec::new(), Vec::new()));
+        let (mut flawed, mut begun, mut begun_parts) = (Vec::new(), Vec::new(), Vec::new());
         for (item, verdict) in items.iter().zip(verdicts) {
             self.summary.files += 1;
             let (flaw, what) = match verdict {
@@ -254,8 +254,8 @@ impl Scrub<'_> {
                                 continue;
                             }
                             Ok((one, Some(part))) => {
-                                begun.0.push(one);
-                                begun.1.push(part);
+                                begun.push(one);
+                                begun_parts.push(part);
                                 continue;
                             }
                             Err(e) => (Flaw::Failed, Error::from(&e).message),
@@ -273,7 +273,7 @@ impl Scrub<'_> {
             self.report(&item.path, flaw, 0..0, &what, on_event);
         }
         if let Some((target, _)) = &restores {
-            self.restore(begun, target, tree, mender, on_event)?;
+            self.restore(begun, begun_parts, target, tree, mender, on_event)?;
         }
         if flawed.is_empty() {
             return Ok((0, restores));
@@ -327,7 +327,8 @@ impl Scrub<'_> {
     /// Fetches missing files.
     fn restore(
         &mut self,
-        (begun, mut parts): (Vec<RestoringFile>, Vec<Flawed>),
+        begun: Vec<RestoringFile>,
+        mut parts: Vec<Flawed>,
         target: &ScrubTarget,
         tree: &mut ScrubTree,
         mender: &mut Mender<'_>,

@@ -39,8 +39,47 @@ pub struct Damage {
     pub start: u64,
     /// The byte after the last bad one.
     pub end: u64,
-    /// Description of the damage.
-    pub what: String,
+    /// The kind of damage.
+    #[serde(serialize_with = "json::text")]
+    pub what: DamageKind,
+}
+
+/// How what is on the disk differs from what was published.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DamageKind {
+    /// It is not there, or ends before this place.
+    #[error("missing")]
+    Missing,
+    /// These bytes have another hash.
+    #[error("does not match")]
+    Mismatch,
+    /// The file has more bytes than were published.
+    #[error("is longer than published")]
+    Longer,
+    /// Two reads gave different bytes.
+    #[error("changed while it was read")]
+    ChangedMeanwhile,
+    /// A directory, file or link is in the place of another kind.
+    #[error("is something else than was published")]
+    OtherKind,
+    /// A symbolic link with another target.
+    #[error("points elsewhere")]
+    OtherTarget,
+    /// Another file than the one that it shares its content with.
+    #[error("is not a hard link to {}", .0.display())]
+    NotLinkedTo(PathBuf),
+    /// Other permissions.
+    #[error("has mode {is:03o}, not {published:03o}")]
+    Mode {
+        /// The permissions on the disk.
+        is: u32,
+        /// The published ones.
+        published: u32,
+    },
+    /// It differs from what an encrypted publication decrypts to.
+    #[error("is not what was encrypted")]
+    NotAsEncrypted,
 }
 
 /// An unpublished path, or one with privileges.
@@ -50,8 +89,33 @@ pub struct ExtraPath {
     /// Path below the directory; empty for a single file. The contents of an unpublished directory are not named.
     #[serde(serialize_with = "json::path")]
     pub path: PathBuf,
-    /// Description in words.
-    pub what: String,
+    /// What it is.
+    #[serde(serialize_with = "json::text")]
+    pub what: ExtraKind,
+}
+
+/// Kind of an [`ExtraPath`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtraKind {
+    /// An unpublished directory.
+    #[error("a directory that was not published")]
+    Directory,
+    /// An unpublished symbolic link.
+    #[error("a link that was not published")]
+    Symlink,
+    /// An unpublished file.
+    #[error("a file that was not published")]
+    File,
+    /// An unpublished object of a bucket.
+    #[error("an object that was not published")]
+    Object,
+    /// A path that is never published, for this reason.
+    #[error("{0}")]
+    Skipped(SkipReason),
+    /// A published file that runs as its owner or group: its mode.
+    #[error("has mode {0:04o}, and is run as its owner or group")]
+    Privileged(u32),
 }
 
 /// Whether [`verify`] looks for unpublished paths.
@@ -282,7 +346,7 @@ impl TicketCheck<'_> {
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<ListedFiles, VerificationError> {
         let listed = self.listing()?;
-        if root_as(self.store, path, &self.ticket.root, on_event)? == self.ticket.root {
+        if root_as(self.store, path, &self.ticket.root, self.stop, on_event)? == self.ticket.root {
             let totals = listed.totals();
             (self.summary.files, self.summary.bytes) = (totals.files, totals.bytes);
             return Ok(listed);
@@ -312,7 +376,7 @@ impl TicketCheck<'_> {
             LibraryEvent::Skipped { why: SkipReason::Ours | SkipReason::KeptInStep, .. } => {}
             LibraryEvent::Skipped { path, why } => {
                 let path = path.strip_prefix(place).map_or(path.clone(), Path::to_path_buf);
-                skipped.push(ExtraPath { path, what: why.to_string() });
+                skipped.push(ExtraPath { path, what: ExtraKind::Skipped(why) });
             }
             LibraryEvent::LeftOut { excluded: 0, .. } => {}
             LibraryEvent::LeftOut { excluded, .. } => {
@@ -338,14 +402,14 @@ impl TicketCheck<'_> {
                 self.privileged(&found.meta, path);
             } else if !inside.as_ref().is_some_and(|inside| found.path.starts_with(inside)) {
                 let what = match found.kind {
-                    FoundKind::Directory => "a directory that was not published",
-                    FoundKind::Symlink { .. } => "a link that was not published",
-                    _ => "a file that was not published",
+                    FoundKind::Directory => ExtraKind::Directory,
+                    FoundKind::Symlink { .. } => ExtraKind::Symlink,
+                    _ => ExtraKind::File,
                 };
                 if found.kind == FoundKind::Directory {
                     inside = Some([&found.path[..], b"/"].concat());
                 }
-                self.summary.extra.push(ExtraPath { path, what: what.to_owned() });
+                self.summary.extra.push(ExtraPath { path, what });
             }
         }
         self.summary.extra.append(&mut skipped);
@@ -357,8 +421,7 @@ impl TicketCheck<'_> {
     fn privileged(&mut self, meta: &Meta, path: PathBuf) {
         let bits = meta.mode & 0o6000;
         if meta.kind == FileKind::File && bits != 0 {
-            let what =
-                format!("has mode {:04o}, and is run as its owner or group", meta.mode & 0o7777);
+            let what = ExtraKind::Privileged(meta.mode & 0o7777);
             self.summary.extra.push(ExtraPath { path, what });
         }
     }
@@ -374,7 +437,7 @@ impl TicketCheck<'_> {
         let (shown, here) = (os_path(&entry.path), &*root.join(os_path(&entry.path)));
         let Ok(meta) = medium.metadata(here) else {
             let size = if let EntryKind::File { size, .. } = entry.kind { size } else { 0 };
-            self.damaged(shown, 0..size, "missing");
+            self.damaged(shown, 0..size, DamageKind::Missing);
             return Ok(());
         };
         match (&entry.kind, meta.kind) {
@@ -383,14 +446,13 @@ impl TicketCheck<'_> {
                 let target = os_path(target);
                 let first = medium.metadata(&root.join(&target));
                 if !first.is_ok_and(|first| (first.ino, first.dev) == (meta.ino, meta.dev)) {
-                    let what = format!("is not a hard link to {}", target.display());
-                    self.damaged(shown, 0..0, &what);
+                    self.damaged(shown, 0..0, DamageKind::NotLinkedTo(target));
                 }
             }
             (EntryKind::Symlink { target }, FileKind::Symlink) => {
                 let is = medium.read_link(here);
                 if !is.is_ok_and(|is| os_bytes(is.as_os_str()) == *target) {
-                    self.damaged(shown, 0..0, "points elsewhere");
+                    self.damaged(shown, 0..0, DamageKind::OtherTarget);
                 }
             }
             (EntryKind::File { size, root }, FileKind::File) => {
@@ -407,7 +469,7 @@ impl TicketCheck<'_> {
                     ExpectedFile { id, path: here, shown, root: *root, geometry, outboard };
                 self.compare(&expected, meta.size)?;
             }
-            _ => self.damaged(shown, 0..0, "is something else than was published"),
+            _ => self.damaged(shown, 0..0, DamageKind::OtherKind),
         }
         Ok(())
     }
@@ -415,12 +477,12 @@ impl TicketCheck<'_> {
     fn mode(&mut self, entry: &Entry, meta: &Meta, shown: PathBuf) {
         let is = meta.mode & 0o777;
         if is != entry.mode {
-            self.damaged(shown, 0..0, &format!("has mode {is:03o}, not {:03o}", entry.mode));
+            self.damaged(shown, 0..0, DamageKind::Mode { is, published: entry.mode });
         }
     }
 
-    fn damaged(&mut self, path: PathBuf, bytes: Range<u64>, what: &str) {
-        let (start, end, what) = (bytes.start, bytes.end, what.to_owned());
+    fn damaged(&mut self, path: PathBuf, bytes: Range<u64>, what: DamageKind) {
+        let (start, end) = (bytes.start, bytes.end);
         self.summary.damage.push(Damage { path, start, end, what });
     }
 
@@ -440,7 +502,7 @@ impl TicketCheck<'_> {
     fn compare(&mut self, expected: &ExpectedFile<'_>, size: u64) -> Result<(), VerificationError> {
         let should = expected.geometry.size();
         if size > should {
-            self.damaged(expected.shown.clone(), should..size, "is longer than published");
+            self.damaged(expected.shown.clone(), should..size, DamageKind::Longer);
         }
         let outboard = match &expected.outboard {
             Some((outboard, slot)) => Some((outboard.clone(), *slot)),
@@ -448,18 +510,18 @@ impl TicketCheck<'_> {
         };
         let Some(outboard) = outboard else {
             self.summary.located = false;
-            self.damaged(expected.shown.clone(), 0..should, "does not match");
+            self.damaged(expected.shown.clone(), 0..should, DamageKind::Mismatch);
             return Ok(());
         };
         let before = self.summary.damage.len();
         for range in self.wrong_ranges(expected, outboard)? {
-            let what = if range.start >= size { "missing" } else { "does not match" };
+            let what = if range.start >= size { DamageKind::Missing } else { DamageKind::Mismatch };
             self.damaged(expected.shown.clone(), range, what);
         }
         if size <= should && before == self.summary.damage.len() {
             // Two reads differed: the file changed in between, or memory is faulty.
             self.summary.located = false;
-            self.damaged(expected.shown.clone(), 0..should, "changed while it was read");
+            self.damaged(expected.shown.clone(), 0..should, DamageKind::ChangedMeanwhile);
         }
         Ok(())
     }

@@ -15,7 +15,9 @@ use xylem_base::Stop;
 use xylem_files::LibraryEvent;
 use xylem_hash::Hash;
 use xylem_node::code::CodeDht;
-use xylem_node::{AnnounceOptions, DhtStart, Event, PublicOptions, PublicTarget, find_public};
+use xylem_node::{
+    AnnounceOptions, DhtStart, Event, PublicOptions, PublicSharer, PublicTarget, find_public,
+};
 
 /// How many sharers that the DHT names are given up, because they have nothing, before the search ends.
 const MAX_FOUND: usize = 8;
@@ -299,6 +301,18 @@ impl AnnounceArgs {
     }
 }
 
+/// The terms of a search.
+pub(crate) struct FindTerms<'a> {
+    /// Time without an answer after which it ends.
+    pub(crate) give_up: Duration,
+    pub(crate) shape: &'a ShapeArgs,
+    pub(crate) stop: &'a Stop,
+    /// Whether another sharer is looked up if one that the DHT names has nothing.
+    pub(crate) again: bool,
+    /// Whether no other peer is to learn this machine's address.
+    pub(crate) hides: bool,
+}
+
 impl FindArgs {
     /// Whether to look on the LAN.
     pub(crate) fn lan(&self, common: &Common) -> Result<bool, CommandFailure> {
@@ -337,22 +351,20 @@ impl FindArgs {
     }
 
     /// Runs `fetch` with the ticket that `text` is or stands for. A sharer that the DHT names may answer and have
-    /// nothing: then another one is looked up, if `again` allows it.
-    #[expect(clippy::too_many_arguments, reason = "what `ticket` takes, and two more")]
+    /// nothing: then another one is looked up, if `terms` allow it.
     pub(crate) fn each_found(
         &self,
         text: &str,
         whom: CodeSource,
-        how: (Duration, &ShapeArgs, &Stop),
-        again: bool,
+        terms: &FindTerms<'_>,
         common: &Common,
         out: &mut Out,
         mut fetch: impl FnMut(FoundTicket, &mut Out) -> Result<Exit, CommandFailure>,
     ) -> Result<Exit, CommandFailure> {
-        let again = again && is_public(text);
+        let again = terms.again && is_public(text);
         let (mut avoid, mut last): (Vec<[u8; 32]>, Option<CommandFailure>) = (Vec::new(), None);
         loop {
-            let found = self.ticket(text, whom.clone(), how, &avoid, common, out);
+            let found = self.ticket(text, whom.clone(), terms, &avoid, common, out);
             let found = match (found, last.take()) {
                 // There is no other sharer, and the failure of the last one says more than that.
                 (Err(none), Some(last)) if none.exit == Exit::Unreachable => return Err(last),
@@ -382,11 +394,12 @@ impl FindArgs {
         &self,
         text: &str,
         whom: CodeSource,
-        (give_up, shape, stop): (Duration, &ShapeArgs, &Stop),
+        terms: &FindTerms<'_>,
         avoid: &[[u8; 32]],
         common: &Common,
         out: &mut Out,
     ) -> Result<FoundTicket, CommandFailure> {
+        let FindTerms { give_up, shape, stop, hides, .. } = *terms;
         let Some(wanted) = wanted(text) else {
             return code::or_ticket(text, whom, give_up, stop, out);
         };
@@ -404,9 +417,13 @@ impl FindArgs {
             give_up,
             store: common.store()?,
             avoid: avoid.to_vec(),
+            punch: self.ticket_dht(hides, common)?,
         };
-        let found = find_public(&options, stop).map_err(|error| ended(error, stop))?;
-        Ok(FoundTicket { ticket: found, from: whom.from, port: None })
+        let found = find_public(&options, stop, &mut |event| out.event(event));
+        out.take_broken()?;
+        let found = found.map_err(|error| ended(error, stop))?;
+        let PublicSharer { ticket, port } = found;
+        Ok(FoundTicket { ticket, from: whom.from, port })
     }
 }
 

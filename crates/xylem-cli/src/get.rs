@@ -5,9 +5,11 @@ use crate::cli::Common;
 use crate::code::{CodeSource, FoundTicket};
 use crate::demand::{self, DemandArgs};
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::finding::{FindArgs, MapArgs};
+use crate::finding::{FindArgs, FindTerms, MapArgs};
 use crate::flags::{FromArgs, PaceArgs, TimeoutArgs};
 use crate::meant;
+use crate::meter::SeedMeter;
+use crate::metrics::MetricsArgs;
 use crate::output::text::bytes;
 use crate::output::{Out, not_with_json, report, report_object};
 use crate::relays::RelayArgs;
@@ -51,6 +53,7 @@ use xylem_witness::{DialVersions, VersionSource, witnessed};
   xylem get xylem:... --like old.iso          the same from a copy of another name
   xylem get xylem:... -o s3://models/a.bin    into an S3 bucket; AWS_... variables hold the key
   xylem get xylem:... --seed                  and serve it to others until Ctrl-C
+  xylem get xylem:... --seed --metrics 9700   with counts for Prometheus
   xylem get xylem:... --no-serve              fetch only, tell nobody an address
   xylem get xylem:... --from unix:///run/nfd/nfd.sock   through the one of this machine
   xylem get xylem:... --range 1G..1100M -o part.bin
@@ -119,7 +122,7 @@ pub(crate) struct GetArgs {
     /// Replace a file, merge into a directory
     ///
     /// A file is replaced once the new one is complete. In a directory, files that have not changed are not fetched,
-    /// and what was not published stays.
+    /// and what was not published stays. A copy that this store has fetched, and that is still right, needs no peer.
     #[arg(long)]
     overwrite: bool,
 
@@ -200,6 +203,9 @@ pub(crate) struct GetArgs {
     map: MapArgs,
 
     #[command(flatten)]
+    metrics: MetricsArgs,
+
+    #[command(flatten)]
     ask: AskArgs,
 
     #[command(flatten)]
@@ -211,6 +217,8 @@ pub(crate) struct GetArgs {
 
 /// A fetch without progress ends after this long by default.
 const GIVE_UP_S: u32 = 30;
+/// Why --metrics is refused.
+const NOT_SEEDING: &str = "--metrics counts what --seed serves; give both, or neither";
 /// Practically never, and within the range of clocks.
 const NEVER_S: u32 = u32::MAX;
 
@@ -229,6 +237,9 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let ticket = joined(&args.ticket)?;
+    if args.metrics.metrics.is_some() && !args.seed {
+        return Err(CommandFailure::new(Exit::Usage, NOT_SEEDING));
+    }
     if ticket.starts_with('/') || ticket.starts_with("ndn:") {
         // A path of this machine looks like a name. A user who means a name also gives a key to trust.
         let mistaken =
@@ -245,13 +256,20 @@ pub(crate) fn run(args: GetArgs, common: &Common, out: &mut Out) -> Result<Exit,
     // A missing store is reported first, whatever the ticket contains.
     out.runs_as("get", &common.store()?);
     let from = args.from.peers()?;
-    let (how, lan) = ((args.give_up(), &args.shape, &stop), args.find.lan(common)?);
+    let lan = args.find.lan(common)?;
     let (relays, dht) = (args.relay.relays(common)?, args.find.code_dht(common)?);
     let whom = CodeSource { from, relays, lan, dht };
     // Do not write the same bytes to standard output twice.
     let again = !matches!(output, Output::Stdout);
+    let terms = FindTerms {
+        give_up: args.give_up(),
+        shape: &args.shape,
+        stop: &stop,
+        again,
+        hides: hides(&args),
+    };
     let fetch = |found, out: &mut Out| by_ticket(found, &args, output.clone(), &stop, common, out);
-    args.find.each_found(&ticket, whom, how, again, common, out, fetch)
+    args.find.each_found(&ticket, whom, &terms, common, out, fetch)
 }
 
 fn by_ticket(
@@ -267,7 +285,7 @@ fn by_ticket(
         return by_ticket_into(found, args, output, stop, common, out);
     }
     let FoundTicket { ticket, from, port } = found;
-    let options = GetOptions {
+    let mut options = GetOptions {
         ticket,
         save: SaveOptions {
             output,
@@ -295,6 +313,10 @@ fn by_ticket(
         ciphertext: args.ciphertext,
         serve: serve(args, common)?,
     };
+    let meter = SeedMeter::default();
+    if let Some(serve) = &mut options.serve {
+        serve.meter = meter.served();
+    }
     let demand = args.demand.demand(out)?;
     if let Some(demand) = demand.as_ref().filter(|_| !args.follow) {
         let mut dialling = VersionDialer {
@@ -309,7 +331,7 @@ fn by_ticket(
         };
         let heard = dialling.dial(&options.ticket, args.give_up()).and_then(|mut peers| {
             let newest = peers.of_ticket()?;
-            witnessed(&mut peers, &newest, demand, (&options.store, args.give_up()))
+            witnessed(&mut peers, &newest, demand, &options.store, args.give_up())
         });
         out.take_broken()?;
         demand::report(&heard.map_err(|error| ended(error, stop))?, out)?;
@@ -329,7 +351,9 @@ fn by_ticket(
     if args.seed && matches!(options.save.output, Output::Stdout) {
         return Err(CommandFailure::new(Exit::Usage, "--seed needs a file; leave out `-o -`"));
     }
-    fetch(&options, whole, stop, out)?;
+    let shown = meter.clone();
+    args.metrics.show(move || shown.page(), out)?;
+    fetch(&options, whole, &meter, stop, out)?;
     Ok(Exit::Done)
 }
 
@@ -384,6 +408,7 @@ fn by_ticket_into(
 pub(crate) fn fetch(
     options: &GetOptions,
     whole: bool,
+    meter: &SeedMeter,
     stop: &Stop,
     out: &mut Out,
 ) -> Result<(), CommandFailure> {
@@ -391,7 +416,9 @@ pub(crate) fn fetch(
     let fetched = xylem_node::get(options, stop, &mut |event| match event {
         // Seeding has no end of its own, so report the result now.
         Event::Seeding(summary) => {
-            out.seen(&Event::Seeding(summary.clone()));
+            let seeding = Event::Seeding(summary.clone());
+            meter.see(&seeding);
+            out.seen(&seeding);
             reported = Some(report(&summary, whole, out));
             if reported.as_ref().is_some_and(Result::is_err) {
                 stop.raise();
@@ -438,7 +465,7 @@ fn serve(args: &GetArgs, common: &Common) -> Result<Option<ServeOptions>, Comman
     }
     let beside = args.find.of_seed(args.map, &joined(&args.ticket)?, common)?;
     let (listen, accept_open) = (resolve(&args.listen)?, args.answer.accept_open);
-    Ok(Some(ServeOptions { listen, seed: args.seed, accept_open, beside }))
+    Ok(Some(ServeOptions { listen, seed: args.seed, accept_open, beside, ..Default::default() }))
 }
 
 /// Fetches an object by name through one forwarder. A program other than xylem may have published it.

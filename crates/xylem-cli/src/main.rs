@@ -28,6 +28,7 @@ mod http;
 mod inbox;
 mod key;
 mod meant;
+mod meter;
 mod metrics;
 mod mirror;
 mod mount;

@@ -5,7 +5,7 @@ use crate::http::{self, Response};
 use crate::output::Out;
 use clap::Args;
 use std::collections::BTreeMap;
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -23,6 +23,24 @@ pub(crate) struct MetricsArgs {
 }
 
 impl MetricsArgs {
+    /// Shows `page` at the address until the process ends, if an address is given.
+    pub(crate) fn show(
+        &self,
+        page: impl Fn() -> String + Send + Sync + 'static,
+        out: &mut Out,
+    ) -> Result<(), CommandFailure> {
+        let Some(listener) = self.listen()? else { return Ok(()) };
+        let at = listener.local_addr().ok();
+        let thread = thread::Builder::new().name("metrics".into());
+        thread
+            .spawn(move || answer_all(&listener, page))
+            .map_err(|e| CommandFailure::no_thread(&e))?;
+        if let Some(at) = at {
+            out.note(&format!("Metrics at http://{at}/metrics"));
+        }
+        Ok(())
+    }
+
     /// Listens at the address, if one is given.
     pub(crate) fn listen(&self) -> Result<Option<TcpListener>, CommandFailure> {
         let Some(text) = &self.metrics else { return Ok(None) };
@@ -43,24 +61,41 @@ pub(crate) fn place(flag: &str, text: &str) -> Result<SocketAddr, CommandFailure
     Ok(look_up_place(&place).map_err(|why| wrong(&why))?[0])
 }
 
-/// The last counts that a node has reported.
-pub(crate) type Counts = Arc<Mutex<BTreeMap<&'static str, u64>>>;
-
-/// Serves counts as a page until the process ends.
-pub(crate) fn show(
-    listener: TcpListener,
-    counts: Counts,
-    page: fn(&BTreeMap<&'static str, u64>) -> String,
-    out: &mut Out,
-) -> Result<(), CommandFailure> {
-    let at = listener.local_addr().ok();
-    let page = move || page(&counts.lock().unwrap_or_else(PoisonError::into_inner));
-    let thread = thread::Builder::new().name("metrics".into());
-    thread.spawn(move || answer_all(&listener, page)).map_err(|e| CommandFailure::no_thread(&e))?;
-    if let Some(at) = at {
-        out.note(&format!("Metrics at http://{at}/metrics"));
+/// The page of counts that are shown by their names after `prefix`. `gauges` are present numbers; the others count
+/// events.
+pub(crate) fn counts_page(
+    prefix: &str,
+    counts: &BTreeMap<&'static str, u64>,
+    gauges: &[&str],
+    help: fn(&str) -> &'static str,
+) -> String {
+    let mut page = String::new();
+    for (name, count) in counts {
+        let help = help(name);
+        let (name, kind) = match gauges.contains(name) {
+            true => (format!("{prefix}_{name}"), "gauge"),
+            false => (format!("{prefix}_{name}_total"), "counter"),
+        };
+        // Writing to a string cannot fail.
+        let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {count}");
     }
-    Ok(())
+    page
+}
+
+/// The last counts that a node has reported.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LastCounts(Arc<Mutex<BTreeMap<&'static str, u64>>>);
+
+impl LastCounts {
+    /// Replaces them.
+    pub(crate) fn set(&self, counts: &BTreeMap<&'static str, u64>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(counts);
+    }
+
+    /// Returns them.
+    pub(crate) fn get(&self) -> BTreeMap<&'static str, u64> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// Accepts and answers connections as long as the process runs.

@@ -4,7 +4,7 @@ use crate::buckets::{self, MirrorOptions};
 use crate::cli::Common;
 use crate::code::{CodeSource, FoundTicket};
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::finding::FindArgs;
+use crate::finding::{FindArgs, FindTerms};
 use crate::flags::{FromArgs, PaceArgs, TimeoutArgs};
 use crate::output::{Out, report};
 use crate::relays::RelayArgs;
@@ -98,7 +98,9 @@ pub(crate) fn run(
     out.ends_with(&stop);
     common.store()?;
     let timeout = args.timeout.or_seconds(30);
-    let (how, lan) = ((timeout, &args.shape, &stop), args.find.lan(common)?);
+    let (shape, hides) = (&args.shape, args.shape.is_covered());
+    let terms = FindTerms { give_up: timeout, shape, stop: &stop, again: true, hides };
+    let lan = args.find.lan(common)?;
     let (relays, dht) = (args.relay.relays(common)?, args.find.code_dht(common)?);
     let whom = CodeSource { from: args.from.peers()?, relays, lan, dht };
     let mirror = |found: FoundTicket, out: &mut Out| {
@@ -125,5 +127,5 @@ pub(crate) fn run(
         report(&summary, true, out)?;
         Ok(Exit::Done)
     };
-    args.find.each_found(&args.ticket, whom, how, true, common, out, mirror)
+    args.find.each_found(&args.ticket, whom, &terms, common, out, mirror)
 }

@@ -2,16 +2,17 @@
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::metrics::{self, Counts, MetricsArgs};
+use crate::metrics::{LastCounts, MetricsArgs, counts_page};
 use crate::output::Out;
+#[cfg(unix)]
+use crate::relay::orders::OpenRelay;
 use crate::settings;
 use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use crate::stop;
 use clap::Args;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::sync::PoisonError;
+use std::time::Duration;
 use xylem_node::{Event, NodeConfig, PeerUri};
 
 /// Runs an NDN forwarder for programs and other forwarders
@@ -26,6 +27,7 @@ use xylem_node::{Event, NodeConfig, PeerUri};
   xylem ndn node                                   at the usual places
   xylem ndn node --listen unix:///tmp/ndn.sock     there and nowhere else
   xylem ndn node --config node.toml                with settings of your own, such as a repository
+  xylem ndn node --metrics 9700                    with counts for Prometheus
   xylem share film.mkv --via unix:///tmp/ndn.sock  something to fetch through it
 
 ",
@@ -63,40 +65,72 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     }
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
-    let counts = Counts::default();
-    if let Some(listener) = args.metrics.listen()? {
-        if config.repo.is_none() {
-            let what = "--metrics: the counts of `xylem ndn node` are those of its repository, and the settings have no \
-                        table [node.repo]; for all else type `xylem ndn ctl status`";
-            return Err(CommandFailure::new(Exit::Usage, what));
-        }
-        metrics::show(listener, counts.clone(), page, out)?;
-    }
-    serve("node", config, out, |event| {
-        if let Event::Repository { counts: latest, .. } = event {
-            counts.lock().unwrap_or_else(PoisonError::into_inner).clone_from(latest);
-        }
+    let forwarded = LastCounts::default();
+    let repository = LastCounts::default();
+    let shown = forwarded.clone();
+    let stored = repository.clone();
+    args.metrics.show(move || page(&shown.get(), &stored.get()), out)?;
+    config.count_every = args.metrics.metrics.is_some().then_some(COUNT_EVERY);
+    serve("node", config, out, |event| match event {
+        Event::Forwarded { counts } => forwarded.set(counts),
+        Event::Repository { counts, .. } => repository.set(counts),
+        _ => {}
     })
 }
 
-/// The counts of the repository, for Prometheus.
-fn page(counts: &BTreeMap<&'static str, u64>) -> String {
-    let mut page = String::new();
-    for (name, count) in counts {
-        let (name, kind, help) = match *name {
-            "stored_packets" => ("packets", "gauge", "Packets in the repository."),
-            "stored_bytes" => ("bytes", "gauge", "Bytes that they take on disk."),
-            "quota_bytes" => ("quota_bytes", "gauge", "Bytes that they may take."),
-            "inserted" => ("inserted_total", "counter", "Packets that commands have inserted."),
-            "removed" => ("removed_total", "counter", "Packets that commands have removed."),
-            "refused" => ("refused_total", "counter", "Commands that were refused."),
-            _ => continue,
-        };
-        let name = format!("xylem_repo_{name}");
-        // Writing to a string cannot fail.
-        let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {count}");
-    }
+/// How old what the page of metrics shows may be.
+const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// The page of what a node has forwarded, and of its repository if it has one.
+fn page(
+    forwarded: &BTreeMap<&'static str, u64>,
+    repository: &BTreeMap<&'static str, u64>,
+) -> String {
+    let gauges = ["faces", "fib_entries", "pit_entries", "cs_packets", "cs_bytes"];
+    let mut page = counts_page("xylem_ndn", forwarded, &gauges, help);
+    let gauges = ["stored_packets", "stored_bytes", "quota_bytes"];
+    page.push_str(&counts_page("xylem_repo", repository, &gauges, repository_help));
     page
+}
+
+/// The line that Prometheus shows with a count of the repository.
+fn repository_help(name: &str) -> &'static str {
+    match name {
+        "stored_packets" => "Packets in the repository.",
+        "stored_bytes" => "Bytes that they take on disk.",
+        "quota_bytes" => "Bytes that they may take.",
+        "inserted" => "Packets that commands have inserted.",
+        "removed" => "Packets that commands have removed.",
+        "refused" => "Commands that were refused.",
+        _ => "Other events.",
+    }
+}
+
+/// The line that Prometheus shows with a count.
+fn help(name: &str) -> &'static str {
+    match name {
+        "faces" => "Faces.",
+        "fib_entries" => "Prefixes with a route.",
+        "pit_entries" => "Interests that are pending.",
+        "cs_packets" => "Packets in the content store.",
+        "cs_bytes" => "Bytes of the content store in memory.",
+        "cs_hits" => "Interests that the content store answered.",
+        "cs_misses" => "Interests that the content store could not answer.",
+        "in_interests" => "Interests that were received.",
+        "in_data" => "Data that was received.",
+        "in_nacks" => "Nacks that were received.",
+        "in_bytes" => "Bytes that were received.",
+        "in_dropped" => "Packets that were received and dropped.",
+        "out_interests" => "Interests that were sent.",
+        "out_data" => "Data that was sent.",
+        "out_nacks" => "Nacks that were sent.",
+        "out_bytes" => "Bytes that were sent.",
+        "satisfied" => "Pending Interests that Data has satisfied.",
+        "expired" => "Pending Interests that expired.",
+        "no_route" => "Interests without a route.",
+        "limited" => "Interests over a face's rate limit or quota.",
+        _ => "Other events.",
+    }
 }
 
 /// Runs a node until a signal ends it. `xylem ui` shows it as this verb; `see` gets each event before it is printed.
@@ -109,9 +143,17 @@ pub(crate) fn serve(
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     out.runs_as(verb, &config.store);
+    #[cfg(unix)]
+    let _open = config
+        .relay
+        .as_ref()
+        .and_then(|relay| OpenRelay::new(&config.store, relay.control.clone(), out));
     let ran = xylem_node::run_node(config, &stop, &mut |event| {
         see(&event);
-        out.event(event);
+        // It comes once a second, for the page of metrics alone.
+        if !matches!(event, Event::Forwarded { .. }) {
+            out.event(event);
+        }
     });
     out.take_broken()?;
     ran?;
@@ -137,9 +179,13 @@ mod tests {
     fn the_page_has_every_count_of_a_repository() {
         let names =
             ["stored_packets", "stored_bytes", "quota_bytes", "inserted", "removed", "refused"];
-        let page = page(&names.into_iter().zip(1..).collect());
-        assert_eq!(page.lines().count(), 3 * names.len(), "{page}");
-        assert!(page.contains("# TYPE xylem_repo_packets gauge\nxylem_repo_packets 1\n"), "{page}");
+        let page = page(&BTreeMap::from([("faces", 7)]), &names.into_iter().zip(1..).collect());
+        assert_eq!(page.lines().count(), 3 + 3 * names.len(), "{page}");
+        assert!(page.contains("\nxylem_ndn_faces 7\n"), "{page}");
+        assert!(
+            page.contains("# TYPE xylem_repo_stored_packets gauge\nxylem_repo_stored_packets 1\n")
+        );
         assert!(page.contains("\nxylem_repo_refused_total 6\n"), "{page}");
+        assert!(!page.contains("Other events."), "{page}");
     }
 }

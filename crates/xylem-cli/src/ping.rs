@@ -107,8 +107,10 @@ pub(crate) fn run(args: PingArgs, _common: &Common, out: &mut Out) -> Result<Exi
             broken = Some(failure);
         }
     };
-    let (times, first) = ((args.interval, args.timeout), args.start.unwrap_or(seed));
-    let mut pinger = Pinger::new(prefix.as_ref(), times, args.count, first, seed, &mut on_ping);
+    let (interval, timeout) = (args.interval, args.timeout);
+    let first = args.start.unwrap_or(seed);
+    let mut pinger =
+        Pinger::new(prefix.as_ref(), interval, timeout, args.count, first, seed, &mut on_ping);
     client.run(&mut pinger)?;
     let report = pinger.into_report();
     if let Some(failure) = broken {

@@ -22,7 +22,7 @@ const NOT_FOR_READING: &str = "that certificate's key can only sign; --for takes
 pub(crate) fn look_up(who: &str, store: &Path) -> Result<PublisherId, CommandFailure> {
     let takes = "--publisher takes 64 hexadecimal digits (`xylem key list` and `share -v` print them), a ticket, a \
                  card, a name of `xylem inbox people`, or a file with one of these";
-    somebody(who, store, read, |card| card.party.publisher, ("key", takes))
+    somebody(who, store, read, |card| card.party.publisher, "key", takes)
 }
 
 /// The recipient's key for a card, the name of a person from `xylem inbox trust`, a file that begins with a card, or a
@@ -39,7 +39,7 @@ pub(crate) fn recipient(who: &str, store: &Path) -> Result<PeerKey, CommandFailu
             .map_err(|why| CommandFailure::new(Exit::Usage, format!("{who}: {why}")));
     }
     let read = |text: &str| Some(text.parse::<Card>().ok()?.party.link);
-    somebody(who, store, read, |card| card.party.link, ("card", takes))
+    somebody(who, store, read, |card| card.party.link, "card", takes)
 }
 
 /// The key in a certificate that is valid now.
@@ -60,7 +60,8 @@ fn somebody<T>(
     store: &Path,
     read: fn(&str) -> Option<T>,
     of_card: fn(Card) -> T,
-    (what, takes): (&str, &str),
+    what: &str,
+    takes: &str,
 ) -> Result<T, CommandFailure> {
     if let Some(said) = read(who) {
         return Ok(said);

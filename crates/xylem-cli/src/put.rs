@@ -97,8 +97,8 @@ pub(crate) fn run(args: PutArgs, common: &Common, out: &mut Out) -> Result<Exit,
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let version = xylem_node::wall_clock().microseconds();
-    let mut producer = Producer::new(&name, &settings, signer, (content, size), version)
-        .map_err(RunError::from)?;
+    let mut producer =
+        Producer::new(&name, &settings, signer, content, size, version).map_err(RunError::from)?;
     let mut client = Client::connect(args.at.at.as_ref(), &stop)?;
     if args.announce_prefix {
         announce(&mut client, producer.served(), producer.signer())?;

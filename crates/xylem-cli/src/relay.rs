@@ -1,18 +1,18 @@
 //! `xylem relay`: a server that connects peers behind NATs and firewalls.
 
+pub(crate) mod orders;
+
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::VolunteerArgs;
-use crate::metrics::{self, Counts, MetricsArgs};
+use crate::metrics::{LastCounts, MetricsArgs, counts_page};
 use crate::node;
 use crate::output::Out;
 use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use clap::Args;
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
-use std::sync::PoisonError;
-use xylem_node::{Event, PeerUri};
+use orders::RelayCommand;
+use xylem_node::{Event, PeerUri, RelayAnswer, RelayOrder};
 
 /// Connects peers that cannot reach each other, until Ctrl-C
 ///
@@ -21,12 +21,16 @@ use xylem_node::{Event, PeerUri};
 /// where a network blocks UDP, on TCP ports 7348 and 443, of IPv4 and IPv6, and on the UDP port after the first, which
 /// reports a client's address. No other port is open. Limits for each client are in the settings ([node.relay]).
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = concat!(
     "Examples:
   xylem relay                                at the usual ports
   xylem relay --listen xylem://0.0.0.0:7000  there and nowhere else
   xylem relay --metrics 9700                 with counts for Prometheus
   xylem relay --volunteer                    for strangers as well, who find it in the DHT
+  xylem relay top                            who uses the relay that runs
+  xylem relay ban 192.0.2.0/24               keeps a network away from it
+  xylem relay drain                          ends it when nobody uses it any more
   xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets no peer in
 
 ",
@@ -44,6 +48,9 @@ pub(crate) struct RelayServerArgs {
         value_delimiter = ','
     )]
     listen: Vec<PeerUri>,
+
+    #[command(subcommand)]
+    command: Option<RelayCommand>,
 
     #[command(flatten)]
     volunteer: VolunteerArgs,
@@ -64,6 +71,9 @@ pub(crate) fn run(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
+    if let Some(command) = args.command {
+        return orders::run(command, common, out);
+    }
     if !args.listen.iter().all(PeerUri::is_encrypted) {
         let what = "--listen: a relay listens for encrypted links alone, such as xylem://0.0.0.0:7348; for other \
                     kinds of addresses type xylem ndn node";
@@ -74,35 +84,32 @@ pub(crate) fn run(
         config.listen = Some(args.listen);
     }
     if let (Some(start), Some(relay)) = (args.volunteer.start(common)?, &mut config.relay) {
+        if relay.allowed.is_some() {
+            let what = "--volunteer: a relay for strangers cannot have `allow`, `allow_file` or `tokens` in its settings";
+            return Err(CommandFailure::new(Exit::Usage, what));
+        }
         relay.limits.for_strangers();
         relay.volunteer = Some(start);
     }
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
-    let counts = Counts::default();
-    if let Some(listener) = args.metrics.listen()? {
-        metrics::show(listener, counts.clone(), page, out)?;
-    }
+    let counts = LastCounts::default();
+    let (shown, control) = (counts.clone(), config.relay.as_ref().map(|it| it.control.clone()));
+    // The counts of the moment, or the last ones if the relay has no time.
+    let page = move || {
+        let load = control.as_ref().and_then(|control| control.ask(RelayOrder::Load(0)));
+        let counts = match load {
+            Some(RelayAnswer::Load(load)) => load.counters.each().into_iter().collect(),
+            _ => shown.get(),
+        };
+        counts_page("xylem_relay", &counts, &["registrations", "circuits"], help)
+    };
+    args.metrics.show(page, out)?;
     node::serve("relay", config, out, |event| {
         if let Event::Relayed { counts: latest } = event {
-            counts.lock().unwrap_or_else(PoisonError::into_inner).clone_from(latest);
+            counts.set(latest);
         }
     })
-}
-
-fn page(counts: &BTreeMap<&'static str, u64>) -> String {
-    let mut page = String::new();
-    for (name, count) in counts {
-        let help = help(name);
-        let (name, kind) = match *name {
-            // Present numbers are gauges; the others count events.
-            "registrations" | "circuits" => (format!("xylem_relay_{name}"), "gauge"),
-            name => (format!("xylem_relay_{name}_total"), "counter"),
-        };
-        // Writing to a string cannot fail.
-        let _ = writeln!(page, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {count}");
-    }
-    page
 }
 
 /// The line that Prometheus shows with a count.
@@ -118,12 +125,17 @@ fn help(name: &str) -> &'static str {
         "refused_quota" => "Requests that were refused because a limit was reached.",
         "refused_lies" => "Requests with an unvouched name, or with the secret of another.",
         "refused_banned" => "Requests that were refused because of earlier offences of the host.",
+        "refused_ending" => "Requests that were refused because the relay is about to end.",
+        "refused_not_allowed" => "Requests of clients that the relay does not serve.",
         "offences" => "False vouches and messages that break the protocol.",
         "keeps" => "Keep-alives that were answered.",
         "refused_keeps" => "Keep-alives that were invalid or repeated.",
         "datagrams" => "Datagrams that were forwarded.",
         "bytes" => "Bytes of the datagrams that were forwarded.",
         "dropped" => "Datagrams that were dropped, because of a limit or for want of a pair.",
+        "over_share" => {
+            "Datagrams that were dropped because the relay is full and the pair had its part."
+        }
         "over_hour" => "Datagrams that were dropped because the bytes of the hour are used up.",
         "resets" => "Resets that were sent to clients from before a restart.",
         _ => "Other events.",

@@ -5,12 +5,26 @@ use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit};
 use crate::settings;
 use clap::Args;
-use xylem_node::Relay;
+use xylem_node::{NamedRelay, Relay, key_of_relay};
+
+/// Replaces the tokens of relays in a message: it goes to logs.
+pub(crate) fn without_tokens(text: &str) -> String {
+    const TOKEN: &str = "token=";
+    let mut parts = text.split(TOKEN);
+    let mut shown = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let end = part.find(|c: char| c.is_whitespace() || matches!(c, '\'' | '"' | ',' | '`'));
+        shown.push_str(TOKEN);
+        shown.push('…');
+        shown.push_str(end.and_then(|end| part.get(end..)).unwrap_or_default());
+    }
+    shown
+}
 
 /// The relay flag of commands that dial peers or are dialed.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct RelayArgs {
-    /// Meet at this relay: KEY@HOST:PORT
+    /// Meet at this relay: KEY@HOST:PORT or HOST
     ///
     /// It is used if neither side can reach the other (`net reach`: it is asked what it sees). `xylem relay` prints the
     /// value. Can be repeated. [default:
@@ -18,7 +32,9 @@ pub(crate) struct RelayArgs {
     ///
     /// It forwards encrypted datagrams while there is no direct way. It learns keys, addresses, publishers, times and
     /// amounts; never names of files or content. UDP is tried first, then xylem+wss at TCP port 443 and at PORT;
-    /// xylem+wss://KEY@HOST:PORT is tried as it is. The ticket of a share names its relays, so getters need no flag.
+    /// xylem+wss://KEY@HOST:PORT is tried as it is. HOST[:PORT] alone asks the relay for its key, which answers if it runs with
+    /// --accept-open; whatever then has its address can take its place, and see what it sees. `?token=TOKEN` behind it is the token of a relay that serves its own
+    /// users alone; other users of this machine see a command line, but not XYLEM_RELAY or the settings. The ticket of a share names its relays, so getters need no flag.
     #[arg(
         long = "relay",
         value_name = "URI",
@@ -26,12 +42,12 @@ pub(crate) struct RelayArgs {
         hide_env_values = true,
         value_delimiter = ','
     )]
-    relay: Vec<Relay>,
+    relay: Vec<NamedRelay>,
 }
 
 impl RelayArgs {
     /// The relays that the flag or the variable names.
-    pub(crate) fn named(&self) -> &[Relay] {
+    pub(crate) fn named(&self) -> &[NamedRelay] {
         let Self { relay } = self;
         relay
     }
@@ -43,6 +59,26 @@ impl RelayArgs {
             ([], Some(settings)) => settings::relays(&settings).map_err(wrong)?,
             (given, _) => given.to_vec(),
         };
-        Relay::gathered(named).map_err(|why| wrong(format!("--relay: {why}")))
+        let keyed: Result<Vec<Relay>, CommandFailure> = named.into_iter().map(keyed).collect();
+        Relay::gathered(keyed?).map_err(|why| wrong(format!("--relay: {why}")))
     }
+}
+
+/// The relay with its key: if it was named without, the key that it proves when it is asked.
+fn keyed(relay: NamedRelay) -> Result<Relay, CommandFailure> {
+    let (at, token) = match relay {
+        NamedRelay::Keyed(relay) => return Ok(relay),
+        NamedRelay::Keyless(at, token) => (at, token),
+    };
+    let unreachable = |why: &dyn std::fmt::Display| {
+        CommandFailure::new(Exit::Unreachable, format!("relay {at}: {why}"))
+    };
+    let key = key_of_relay(&at).map_err(|why| unreachable(&why))?;
+    let key = key.ok_or_else(|| {
+        unreachable(
+            &"it does not answer who asks for its key; give KEY@HOST:PORT, as `xylem relay` prints it, or run the relay \
+              with --accept-open",
+        )
+    })?;
+    Ok(Relay::with_key(key, at, token))
 }

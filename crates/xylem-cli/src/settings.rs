@@ -8,6 +8,7 @@ use std::time::Duration;
 
 mod relay;
 
+use crate::relays::without_tokens;
 use crate::shaping::post_quantum;
 use relay::RelayTable;
 use serde::de::value::MapAccessDeserializer;
@@ -17,8 +18,8 @@ use xylem_forward::{LinkType, UnsolicitedPolicy};
 use xylem_mailbox::MailboxConfig;
 use xylem_mgmt::FaceUri;
 use xylem_node::{
-    ForwardingStrategy, MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRoute, PeerUri,
-    PeerUriError, Prove, Relay, RelayUriError, RepoOptions, VolunteerUse,
+    ForwardingStrategy, MULTICAST_GROUP, MULTICAST_GROUP_V6, NamedRelay, NodeConfig, NodeRoute,
+    PeerUri, PeerUriError, Prove, RelayUriError, RepoOptions, VolunteerUse,
 };
 use xylem_packet::Name;
 use xylem_reach::code::distance;
@@ -39,11 +40,12 @@ pub(crate) fn read(path: &Path, store: PathBuf) -> Result<NodeConfig, String> {
 ///
 /// # Errors
 /// As of [`read`].
-pub(crate) fn relays(path: &Path) -> Result<Vec<Relay>, String> {
+pub(crate) fn relays(path: &Path) -> Result<Vec<NamedRelay>, String> {
     let named = file(path)?.relay.unwrap_or_default();
     let wrong = |what| format!("settings {}: {what}", path.display());
-    let relay =
-        |uri: &String| uri.parse().map_err(|e: RelayUriError| wrong(format!("relay: {uri}: {e}")));
+    let relay = |uri: &String| {
+        uri.parse().map_err(|e: RelayUriError| wrong(without_tokens(&format!("relay: {uri}: {e}"))))
+    };
     named.iter().map(relay).collect()
 }
 
@@ -683,7 +685,7 @@ mod tests {
         }
         let text = sample_in_force().replace("localhop = false", "localhop = true");
         let FileTable { relay, lan, map, public, dht, node, mailbox } = tables(&text).unwrap();
-        assert!(relay.is_some_and(|uris| uris[0].parse::<Relay>().is_ok()));
+        assert!(relay.is_some_and(|uris| uris[0].parse::<NamedRelay>().is_ok()));
         assert_eq!((lan, map, public), (Some(true), Some(true), Some(false)));
         let Some(DhtSetting::Table(table)) = dht else { panic!("a table") };
         all!(table, DhtTable { bootstrap, codes, volunteers });

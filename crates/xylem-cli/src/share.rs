@@ -6,6 +6,8 @@ use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::AnnounceArgs;
 use crate::flags::{AnnouncedArgs, ListenArgs};
 use crate::get::peers;
+use crate::meter::ShareMeter;
+use crate::metrics::MetricsArgs;
 use crate::output::text::{clean, count};
 use crate::output::{Out, witnesses};
 use crate::publisher;
@@ -66,6 +68,7 @@ use xylem_publish::registry::{Registered, Registry, ShareTerms};
   xylem share s3://models/llama/          the content of an S3 bucket; AWS_... variables hold the key
   xylem share --public film.mkv           for everybody: get b3:HASH finds it
   xylem share --follow app.log            a file that another program appends to, as it grows
+  xylem share film.mkv --metrics 9700     with counts for Prometheus
   producer | xylem share --follow -       what comes over standard input, as it comes
 
 ",
@@ -242,6 +245,9 @@ pub(crate) struct ShareArgs {
     beside: AnnounceArgs,
 
     #[command(flatten)]
+    metrics: MetricsArgs,
+
+    #[command(flatten)]
     answer: AnswerArgs,
 
     #[command(flatten)]
@@ -337,9 +343,16 @@ pub(crate) fn run(
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     out.runs_as("share", &options.store);
-    let mut to_come = options.paths.len();
+    let meter = ShareMeter::default();
+    let shown = meter.clone();
+    args.metrics.show(move || shown.page(), out)?;
+    let (mut to_come, mut paths) = (options.paths.len(), options.paths.iter().peekable());
     let shared = xylem_node::share(&options, &stop, &mut |event| {
         let ready = matches!(event, Event::Shared { .. });
+        if let (Event::Shared { name, .. }, Some(path)) = (&event, paths.next_if(|_| ready)) {
+            meter.shared(path, args.name.as_deref(), name);
+        }
+        meter.see(&event);
         match &event {
             // There may be some for each checkpoint.
             Event::Library(LibraryEvent::Cosigned(said)) if !out.is_json() => {
@@ -483,6 +496,7 @@ fn for_node(
         answer_unproven,
         via,
         beside,
+        metrics,
         answer: AnswerArgs { accept_open },
         shape,
     } = args;
@@ -504,6 +518,7 @@ fn for_node(
         (*web || !web_listen.is_empty(), "--web"),
         (*answer_unproven, "--answer-unproven"),
         (!via.is_empty(), "--via"),
+        (metrics.metrics.is_some(), "--metrics"),
         (*accept_open, "--accept-open"),
     ];
     let asked = asked.into_iter().find(|(given, _)| *given).map(|(_, flag)| flag);
@@ -676,6 +691,7 @@ mod tests {
             "listen" | "plain-listen" | "web-listen" => &["127.0.0.1:7"],
             "relay" => &["9ad1c8f3aabc26e4589ad1c8f3aabc26e4589ad1c8f3aabc26e4589ad1c8f3aa@h:7"],
             "via" => &["udp://127.0.0.1"],
+            "metrics" => &["9700"],
             "shape" => &["low"],
             "post-quantum" => &["never"],
             _ => &[],

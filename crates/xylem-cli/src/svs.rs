@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader, stdin};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
 use std::thread;
 use xylem_app::{Client, RunError, SignWith, parse_name};
-use xylem_client::{Driver, SvsEvent, SvsLine, SvsMember, parse_version};
+use xylem_client::{Driver, SvsEvent, SvsKeys, SvsLine, SvsMember, parse_version};
 use xylem_keys::signer;
 use xylem_svs::{GroupConfig, GroupMember, SyncVersion};
 use xylem_trust::TrustVerdict;
@@ -106,10 +106,10 @@ pub(crate) fn run(args: SvsArgs, common: &Common, out: &mut Out) -> Result<Exit,
             broken = Some(failure);
         }
     };
-    let keys = (signer, policy);
-    let times = (began_ms, seed);
-    let mut member = SvsMember::new(config, keys, !args.no_fetch, times, &mut next, &mut tell)
-        .map_err(RunError::from)?;
+    let keys = SvsKeys { signer, policy };
+    let mut member =
+        SvsMember::new(config, keys, !args.no_fetch, began_ms, seed, &mut next, &mut tell)
+            .map_err(RunError::from)?;
     if !args.no_register
         && let Some(why) = member.announce(&mut client)?
     {

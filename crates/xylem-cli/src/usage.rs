@@ -4,6 +4,7 @@ use crate::cli::{Common, LogFormat};
 use crate::exit::{CommandFailure, Exit};
 use crate::meant;
 use crate::output;
+use crate::relays::without_tokens;
 use crate::verbs::{self, Task};
 use clap::ColorChoice;
 use clap::builder::{FalseyValueParser, TypedValueParser};
@@ -52,6 +53,7 @@ pub(crate) fn parse() -> Result<(Common, Task), ExitCode> {
             let what = advice(&error, verb.get_name())
                 .unwrap_or_else(|| one_line(&error.render().to_string()));
             let help = verb.get_bin_name().unwrap_or("xylem");
+            let what = without_tokens(&what);
             output::wrong_usage(&format!("{what}; see `{help} --help`"), json);
             Exit::Usage.into()
         }

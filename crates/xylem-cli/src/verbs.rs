@@ -118,7 +118,7 @@ const VERBS: &[Verb] = &[
         "ndn node",
         node::NodeArgs,
         node::run,
-        ["listen", "accept-open", "shape", "post-quantum"]
+        ["listen", "metrics", "accept-open", "shape", "post-quantum"]
     ),
     verb!("ndn ctl", ctl::CtlArgs, ctl::run, ["at", "sign"]),
     verb!("ndn put", put::PutArgs, put::run, ["one", "once", "segments", "sign", "at"]),

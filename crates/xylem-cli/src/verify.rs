@@ -13,7 +13,7 @@ use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use xylem_base::Stop;
-use xylem_check::verify::{Damage, ExtraPath, Extras, VerifySummary};
+use xylem_check::verify::{Damage, DamageKind, ExtraKind, ExtraPath, Extras, VerifySummary};
 use xylem_files::{Existing, Output, SaveOptions};
 use xylem_node::{GetError, GetOptions, LinkOptions, VerifyOptions, VersionDialer};
 use xylem_object::PublicationKind;
@@ -88,7 +88,7 @@ pub(crate) fn run(
     // The parser requires one of the three.
     let path = args.path.clone().unwrap_or_default();
     if let Some(old) = args.extends.clone() {
-        return extends(&args, (old, path.to_string_lossy().into_owned()), common, out);
+        return extends(&args, &old, &path.to_string_lossy(), common, out);
     }
     if args.demand.is_given() {
         let what = "--witness needs --extends; `xylem get --witness` checks what it fetches";
@@ -110,7 +110,8 @@ pub(crate) fn run(
     };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
-    let is_list = |damage: &Damage| damage.path == Path::new("list") && damage.what == "missing";
+    let is_list =
+        |damage: &Damage| damage.path == Path::new("list") && damage.what == DamageKind::Missing;
     let verified =
         match options.path.is_file() && options.ticket.kind == Some(PublicationKind::Directory) {
             true => None,
@@ -129,10 +130,7 @@ pub(crate) fn run(
         None => xylem_node::verify(&options, &stop, &mut |event| out.event(event))?,
     };
     if !args.allow_extra {
-        let extra = |name: String| ExtraPath {
-            path: name.into(),
-            what: "an object that was not published".to_owned(),
-        };
+        let extra = |name: String| ExtraPath { path: name.into(), what: ExtraKind::Object };
         summary.extra.extend(buckets.unlisted(&options.path).into_iter().map(extra));
     }
     report(&summary, &options.path, out)
@@ -161,7 +159,7 @@ fn decrypted(
     out.take_broken()?;
     let (bytes, files, what) = match compared {
         Ok(summary) => (summary.bytes, summary.files, None),
-        Err(GetError::Taken(_)) => (0, 0, Some("is not what was encrypted".to_owned())),
+        Err(GetError::Taken(_)) => (0, 0, Some(DamageKind::NotAsEncrypted)),
         Err(e) => return Err(e.into()),
     };
     let place = |what| Damage { path: PathBuf::new(), start: 0, end: 0, what };
@@ -174,13 +172,14 @@ fn decrypted(
 
 fn extends(
     args: &VerifyArgs,
-    (old, new): (String, String),
+    old: &str,
+    new: &str,
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
     let options = ExtendsOptions {
-        old: parse_ticket(&old)?,
-        new: parse_ticket(&new)?,
+        old: parse_ticket(old)?,
+        new: parse_ticket(new)?,
         give_up: args.timeout.or_seconds(30),
         store: common.store()?,
     };
@@ -308,10 +307,10 @@ mod row_tests {
             two_histories: Some("t".into()),
             evidence: Some("e".into()),
         });
-        let (path, what) = (std::path::PathBuf::new(), "x".to_owned());
+        let (path, what) = (std::path::PathBuf::new(), DamageKind::Missing);
         let damage = Damage { path, start: 0, end: 1, what };
         assert_documented(&damage);
-        let extra = ExtraPath { path: std::path::PathBuf::new(), what: "x".to_owned() };
+        let extra = ExtraPath { path: std::path::PathBuf::new(), what: ExtraKind::File };
         assert_documented(&extra);
         let (root, damage, extra) = (xylem_hash::hash(b""), vec![damage], vec![extra]);
         assert_documented(&VerifySummary {

@@ -232,6 +232,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-node",
         ],
     ),
+    ("xylem-object-store", &["xylem-object", "xylem-base", "xylem-reader"]),
     (
         "xylem-mirror",
         &[
@@ -268,6 +269,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "xylem-node",
             "xylem-sync",
             "xylem-reader",
+            "xylem-object-store",
             "xylem-mirror",
         ],
     ),

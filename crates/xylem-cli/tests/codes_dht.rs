@@ -16,7 +16,7 @@ use xylem_object::Ticket;
 use xylem_reach::code::{
     CodeRole, MAX_PUNCHES, PUNCH_LEN, SpokenCode, meeting_key, meeting_windows,
 };
-use xylem_reach::names::{TicketMeeting, VOLUNTEER_SHARDS, volunteers_key};
+use xylem_reach::names::{RootMeeting, VOLUNTEER_SHARDS, volunteers_key};
 use xylem_reach::volunteer::{VOLUNTEER_LEN, VolunteerAnswers, VolunteerReply};
 
 /// Nodes of the DHT, in this process.
@@ -561,7 +561,7 @@ fn an_old_ticket_of_a_public_share_leads_to_it_through_the_dht() {
     }
 }
 
-/// Without the publisher, or without the root, the key by which a share is listed is another one.
+/// Neither by its ticket nor by its root.
 #[test]
 fn a_share_that_is_not_public_is_not_found_by_its_ticket() {
     let (net, dir) = (testnet(10), tempfile::tempdir().unwrap());
@@ -576,7 +576,7 @@ fn a_share_that_is_not_public_is_not_found_by_its_ticket() {
     assert_exit(&output, 3);
     // The getter that tried it is not listed either.
     let ticket: Ticket = ticket.parse().unwrap();
-    let getters = TicketMeeting::new(&ticket.root, &ticket.publisher).getters;
+    let getters = RootMeeting::new(&ticket.root).getters;
     let looks = mainline::Dht::builder()
         .bootstrap(&net.bootstrap)
         .bind_address(Ipv4Addr::LOCALHOST)

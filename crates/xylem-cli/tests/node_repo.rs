@@ -258,21 +258,20 @@ fn without_the_table_there_is_no_repository() {
 }
 
 #[test]
-fn a_repository_needs_anchors_and_metrics_need_a_repository() {
+fn a_repository_needs_anchors() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
-    let run = |settings: &str, arguments: &[&str]| {
+    let run = |settings: &str| {
         let config = file(dir, "node.toml", settings.as_bytes());
         let mut command = xylem(&dir.join("store"));
-        command.arg("--config").arg(config).args(["ndn", "node"]).args(arguments);
+        command.arg("--config").arg(config).args(["ndn", "node"]);
         let output = finish(command);
         assert_exit(&output, 2);
         stderr(&output)
     };
     let repo = "[node.repo]\nprefix = \"/repo\"\ndirectory = \"/nowhere\"\n";
-    assert!(run(repo, &[]).contains("anchors"));
-    assert!(run(&format!("{repo}anchors = []\n"), &[]).contains("anchors"));
+    assert!(run(repo).contains("anchors"));
+    assert!(run(&format!("{repo}anchors = []\n")).contains("anchors"));
     let small = format!("{repo}anchors = [\"x\"]\nrepo_bytes = 9\n");
-    assert!(run(&small, &[]).contains("repo_bytes"));
-    assert!(run("", &["--metrics", "0"]).contains("[node.repo]"));
+    assert!(run(&small).contains("repo_bytes"));
 }

@@ -280,9 +280,9 @@ fn content_that_a_mirror_signs_as_its_own_is_unreadable() {
     let packet = sign_manifest(&signed.manifest, prefix.as_ref(), &own).unwrap();
     let ticket = Ticket { publisher: own.public(), ..ticket };
     let save = SaveOptions::to(Output::At(kept.clone()), Existing::Refuse);
-    let what = (&signed.manifest, &packet[..]);
+    let fetched = record::FetchedManifest { manifest: &signed.manifest, packet: &packet };
     let never = &mut |event| panic!("{event:?}");
-    record::keep_fetched(&store, &save, &ticket, what, Some(&kept), UnixTime::default(), never);
+    record::keep_fetched(&store, &save, &ticket, fetched, Some(&kept), UnixTime::default(), never);
 
     let mirror = Share::start(&kept, &at("mirror"));
     let theirs: Ticket = mirror.ticket.parse().unwrap();

@@ -322,9 +322,6 @@ fn prometheus_gets_the_counters_of_a_relay() {
         ])
     });
     drop(node);
-    let mut command = xylem(&dir.path().join("store"));
-    command.args(["ndn", "node", "--metrics", "127.0.0.1:0"]);
-    common::assert_exit(&common::finish(command), 2);
 }
 
 /// Registration, connection request and first datagram leave together, behind the handshake's last message.
@@ -461,6 +458,39 @@ fn a_flood_of_requests_is_refused_and_then_ignored() {
     works(&mut a, &mut b, tag);
     let again = a.connect(ConnectTarget::Key(b.key));
     until("connection", &mut [&mut a], |all| all[0].events.contains(&RelayEvent::Connected(again)));
+}
+
+/// One pair sends 200 times as much as another through a full relay: it gets at most twice as much as the other, whose
+/// datagrams all arrive.
+#[test]
+fn a_pair_that_sends_far_more_gets_no_more_than_its_part() {
+    let relay = relay("bytes_per_second = 200000");
+    let (mut a, mut b, tag, _) = relay.pair(1);
+    let (mut c, mut d, greedy, _) = relay.pair(3);
+    b.received.clear();
+    d.received.clear();
+    let datagram = common::noise(1_000, 1);
+    // 80 and 16,000 datagrams a second for three seconds: 80 kB, of a part of 100 kB, and 16 MB.
+    let (began, mut sent) = (Instant::now(), 0);
+    while began.elapsed() < Duration::from_secs(3) {
+        a.send(tag, &datagram);
+        sent += 1;
+        for _ in 0..200 {
+            c.send(greedy, &datagram);
+        }
+        let next = began + Duration::from_micros(12_500) * sent;
+        std::thread::sleep(next.saturating_duration_since(Instant::now()));
+        // Reads what has come.
+        [&mut b, &mut d].into_iter().for_each(Client::turn);
+    }
+    let kilobytes = began.elapsed().as_millis() / 5;
+    for _ in 0..100 {
+        [&mut b, &mut d].into_iter().for_each(Client::turn);
+    }
+    let (modest, greedy) = (b.received.len() as u128, d.received.len() as u128);
+    assert!(modest * 10 >= u128::from(sent) * 9, "{modest} of {sent}");
+    assert!(greedy <= kilobytes, "{greedy} of {kilobytes}: twice the half");
+    relay.until("drops are counted", |told| told["over_share"].as_u64() > Some(1_000));
 }
 
 /// A client that sends requests and never reads the answers loses its stream; no memory grows.

@@ -1,12 +1,16 @@
 //! Fetched content is served with its publisher's signature after the publisher's process was killed: by `get --seed`,
 //! also after a restart, and by `share` of the copy.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::SystemTime;
+
+use serde_json::Value;
 
 use crate::common::fetching::{Get, from};
-use crate::common::{Share, assert_exit, file, get, noise, text, until, xylem};
+use crate::common::{Share, assert_exit, file, get, get_json, noise, stderr, text, until, xylem};
 
 /// A published file or folder and its ticket, the publisher of which is then killed, and paths for the other programs.
 struct Place {
@@ -127,6 +131,60 @@ fn a_complete_copy_needs_no_peer() {
     assert_exit(&get(&place.store("here"), &arguments), 0);
     fs::write(place.out("here").join("added"), b"x").unwrap();
     assert_exit(&get(&place.store("here"), &arguments), 2);
+}
+
+/// The fetch of a user who runs the same command again, when no peer is left.
+fn overwrites_alone(place: &Place, more: &[&str]) -> Value {
+    let into = place.folder("here");
+    let arguments = [&[&place.ticket, "-o", text(&into), "--overwrite"], more].concat();
+    let (code, done) = get_json(&place.store("here"), &arguments);
+    assert_eq!((code, &done["fetched"]), (Some(0), &0.into()), "{done}");
+    done
+}
+
+#[test]
+fn overwriting_a_complete_copy_needs_no_peer() {
+    for mut place in [Place::file(8), Place::directory(9)] {
+        place.gets("here", &place.ticket.clone());
+        place.publisher_dies();
+        let (copy, sum) = (place.out("here"), tree_sum(&place.out("here")));
+        let one = if copy.is_dir() { copy.join("sub/700000") } else { copy.clone() };
+        let before = fs::metadata(&one).unwrap();
+        fs::set_permissions(&one, Permissions::from_mode(0o600)).unwrap();
+        fs::File::open(&one).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        overwrites_alone(&place, &[]);
+        // Mode and time are the published ones again, in the same file.
+        let after = fs::metadata(&one).unwrap();
+        assert_eq!(
+            (after.mode(), after.modified().unwrap()),
+            (before.mode(), before.modified().unwrap())
+        );
+        assert_eq!((after.ino(), tree_sum(&copy)), (before.ino(), sum.clone()));
+        if copy.is_dir() {
+            // What the publisher lacks stays, or goes, as with a peer.
+            fs::write(copy.join("mine"), b"x").unwrap();
+            overwrites_alone(&place, &[]);
+            assert!(copy.join("mine").exists());
+            overwrites_alone(&place, &["--delete"]);
+            assert_eq!((copy.join("mine").exists(), tree_sum(&copy)), (false, sum));
+        }
+        let into = place.folder("here");
+        let dry = ["--overwrite", "--dry-run", "-o", text(&into), &place.ticket];
+        assert_exit(&get(&place.store("here"), &dry), 0);
+        // With a wrong byte a peer is needed, and its absence is reported as ever.
+        let mut bytes = fs::read(&one).unwrap();
+        bytes[100] ^= 1;
+        fs::write(&one, bytes).unwrap();
+        let asked = ["--overwrite", "--timeout", "2", "-o", text(&into), &place.ticket];
+        let refused = get(&place.store("here"), &asked);
+        assert_exit(&refused, 3);
+        assert!(stderr(&refused).contains("no peer answered"), "{}", stderr(&refused));
+        place.share = Some(Share::start(&place.source, &place.store("publisher")));
+        let from = place.share.as_ref().unwrap().link.clone();
+        let asked = ["--overwrite", "--from", &from, "-o", text(&into), &place.ticket];
+        assert_exit(&get(&place.store("here"), &asked), 0);
+        assert_eq!(tree_sum(&copy), tree_sum(&place.source));
+    }
 }
 
 #[test]

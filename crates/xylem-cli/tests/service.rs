@@ -793,10 +793,37 @@ fn the_unit_is_sound_and_sandboxed() {
 fn the_system_unit_is_sandboxed_and_not_root() {
     let unit = include_str!("../../../packaging/xylem.service");
     assert!(unit.contains("\nUser=xylem\nDynamicUser=yes\n"), "{unit}");
+    analyzed("xylem.service", unit);
+}
+
+/// The unit of a relay has the node's sandbox, and the right to ports below 1024 alone.
+#[test]
+fn the_relay_unit_is_sandboxed_and_may_bind_443() {
+    let unit = include_str!("../../../packaging/xylem-relay.service");
+    let node = include_str!("../../../packaging/xylem.service");
+    assert!(unit.contains("\nUser=xylem-relay\nDynamicUser=yes\n"), "{unit}");
+    for set in ["AmbientCapabilities", "CapabilityBoundingSet"] {
+        assert!(unit.contains(&format!("\n{set}=CAP_NET_BIND_SERVICE\n")), "{unit}");
+    }
+    let own = ["CapabilityBoundingSet", "PrivateUsers"];
+    let is_fence = |line: &&str| {
+        let fences =
+            ["Protect", "Private", "Restrict", "System", "Memory", "Lock", "NoNew", "Remove"];
+        fences.iter().any(|fence| line.starts_with(fence))
+            && !own.iter().any(|own| line.starts_with(own))
+    };
+    for line in node.lines().filter(is_fence) {
+        assert!(unit.lines().any(|it| it == line), "{line}");
+    }
+    analyzed("xylem-relay.service", unit);
+}
+
+/// Has systemd check a unit and rate its sandbox.
+fn analyzed(name: &str, unit: &str) {
     let dir = tempfile::tempdir().unwrap();
     // The program lies elsewhere here.
     let installed = unit.replace("/usr/bin/xylem", common::XYLEM);
-    let path = file(dir.path(), "xylem.service", installed.as_bytes());
+    let path = file(dir.path(), name, installed.as_bytes());
     let analyze = |arguments: &[&str]| {
         std::process::Command::new("systemd-analyze").args(arguments).arg(&path).output()
     };
@@ -804,7 +831,7 @@ fn the_system_unit_is_sandboxed_and_not_root() {
         Err(_) => common::skipped("no systemd-analyze"),
         Ok(verified) => {
             let said = stderr(&verified);
-            assert!(!said.contains("xylem.service"), "{said}");
+            assert!(!said.contains(name), "{said}");
             let rated = analyze(&["security", "--offline=true", "--threshold=30"]).unwrap();
             let said = String::from_utf8_lossy(&rated.stdout);
             assert!(rated.status.success(), "{said}{}", stderr(&rated));

@@ -506,15 +506,18 @@ fn a_ticket_names_the_relay_that_a_person_named() {
 fn an_invalid_relay_is_wrong_usage_in_one_line() {
     let dir = tempfile::tempdir().unwrap();
     let (source, store) = (file(dir.path(), "source", b"x"), dir.path().join("store"));
-    for wrong in ["192.0.2.9:7348", "05@192.0.2.9:7348", "udp://192.0.2.9", "relay.example.org"] {
+    for wrong in ["xylem://192.0.2.9:7348", "05@192.0.2.9:7348", "udp://192.0.2.9", "relay example"]
+    {
         let mut command = xylem(&store);
         command.args(["share", "--relay", wrong]).arg(&source);
         assert_exit(&finish(command), 2);
     }
-    let config = file(dir.path(), "c.toml", b"relay = [\"192.0.2.9:7348\"]\n");
+    let config = file(dir.path(), "c.toml", b"relay = [\"xylem://192.0.2.9:7348\"]\n");
     let mut command = xylem(&store);
     command.args(["--config", text(&config), "share"]).arg(&source);
     let output = finish(command);
     assert_exit(&output, 2);
-    assert!(stderr(&output).contains("c.toml: relay: 192.0.2.9:7348: a relay needs its key"));
+    assert!(
+        stderr(&output).contains("c.toml: relay: xylem://192.0.2.9:7348: a relay needs its key")
+    );
 }

@@ -259,7 +259,16 @@ fn help_has_examples_and_exit_statuses() {
             let output = run(&verb.split(' ').chain([flag]).collect::<Vec<_>>());
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             assert_eq!(output.status.code(), Some(0));
-            let within = ["key ", "store ", "inbox ", "service ", "ndn ctl ", "ndn schema "];
+            let within = [
+                "key ",
+                "store ",
+                "inbox ",
+                "service ",
+                "ndn ctl ",
+                "ndn schema ",
+                "relay ",
+                "net relay ",
+            ];
             if !within.iter().any(|outer| verb.starts_with(outer)) {
                 assert!(text.contains("Examples:"), "{verb}: {text}");
             }

@@ -46,4 +46,6 @@ pub use ping::{PingOutcome, PingReport, PingServer, Pinger, ping_name};
 pub use put::{Producer, PutSettings, SEGMENT_SIZE};
 pub use rdr::{METADATA, Metadata};
 pub use segments::{Expected, SegmentFetch, SegmentReceiver};
-pub use svs::{MAX_PUBLICATION, SvsEvent, SvsLine, SvsMember, UnknownSyncVersion, parse_version};
+pub use svs::{
+    MAX_PUBLICATION, SvsEvent, SvsKeys, SvsLine, SvsMember, UnknownSyncVersion, parse_version,
+};

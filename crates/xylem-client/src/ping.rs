@@ -65,7 +65,8 @@ impl<'a> Pinger<'a> {
     /// Pings `prefix` (without `ping`) `count` times, numbered from `first`, one in each `interval`.
     pub fn new(
         prefix: NameRef<'_>,
-        (interval, timeout): (Duration, Duration),
+        interval: Duration,
+        timeout: Duration,
         count: Option<u64>,
         first: u64,
         seed: u64,

@@ -74,7 +74,8 @@ impl Producer {
         name: &Name,
         options: &PutSettings,
         signer: Signer,
-        (content, size): (File, u64),
+        content: File,
+        size: u64,
         version: u64,
     ) -> Result<Self, ClientError> {
         let content = BufferedFile::new(content, size);
@@ -368,7 +369,7 @@ mod tests {
             count: None,
         };
         let name = "/o".parse().unwrap();
-        Producer::new(&name, &settings, Signer::digest_sha256(), (file, size), 7)
+        Producer::new(&name, &settings, Signer::digest_sha256(), file, size, 7)
     }
 
     fn ask(object: &mut Producer, name: &str, prefix: bool) -> Option<(String, Vec<u8>)> {

@@ -20,8 +20,8 @@ impl Engine {
     /// Returns whether a peer may have a face. If it takes another face's place, that face ends.
     pub(super) fn admits(&mut self, kind: FaceKind, from: IpAddr) -> bool {
         let net = &self.net;
-        let there = (net.faces.len(), net.carriers.count());
-        let verdict = net.admission.judge(self.now(), kind, from, there);
+        let (faces, carriers) = (net.faces.len(), net.carriers.count());
+        let verdict = net.admission.judge(self.now(), kind, from, faces, carriers);
         if verdict != AdmissionVerdict::Room {
             self.report_no_room(kind);
         }

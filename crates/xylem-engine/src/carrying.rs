@@ -15,7 +15,7 @@ use xylem_peers::reachable::{FaceAddress, endpoint};
 use super::listening::FaceListener;
 use super::{Engine, FaceEnd, Network, PollSource};
 use crate::faces::{EngineFace, Transport};
-use xylem_sockets::{CarrierDial, CarrierId};
+use xylem_sockets::{CarrierAccept, CarrierDial, CarrierId};
 
 impl Engine {
     /// Sets the certificate for carriers over TLS; call it before the first of them listens.
@@ -51,7 +51,7 @@ impl Engine {
         let id = self.net.carriers.next_id();
         let token = self.net.token(PollSource::Carrier(id));
         let Network { carriers, poll, .. } = &mut self.net;
-        if carriers.accept(now, (id, token), (carrier, socket, far), poll).is_err() {
+        if carriers.accept(now, id, token, CarrierAccept { carrier, socket, far }, poll).is_err() {
             self.net.tokens.remove(&token);
         }
     }
@@ -66,7 +66,7 @@ impl Engine {
         let id = self.net.carriers.next_id();
         let token = self.net.token(PollSource::Carrier(id));
         let Network { carriers, poll, .. } = &mut self.net;
-        if let Err(e) = carriers.dial(now, (id, token), to, poll) {
+        if let Err(e) = carriers.dial(now, id, token, to, poll) {
             self.net.tokens.remove(&token);
             return Err(e);
         }

@@ -2,7 +2,7 @@
 //! All are [`Failure`]s, so that one place can report how a run ended.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::Path;
 
 use thiserror::Error;
 use xylem_base::{Blame, Failure};
@@ -75,6 +75,6 @@ impl EngineError {
 }
 
 /// Reads the certificate for carriers from the PEM files that the user named.
-pub fn certificate((chain, key): &(PathBuf, PathBuf)) -> Result<TlsIdentity, EngineError> {
+pub fn certificate(chain: &Path, key: &Path) -> Result<TlsIdentity, EngineError> {
     TlsIdentity::from_files(chain, key).map_err(EngineError::Certificate)
 }

@@ -246,7 +246,8 @@ impl Engine {
     pub fn join_v6(
         &mut self,
         group: SocketAddrV6,
-        (index, name): (u32, &str),
+        index: u32,
+        name: &str,
         interface: Ipv6Addr,
         link_type: LinkType,
     ) -> io::Result<FaceId> {
@@ -379,13 +380,13 @@ impl Engine {
         let Ok(local) = stream.local_addr() else { return };
         let (from, local) = (endpoint(from), endpoint(local));
         let comes_up = matches!(speaks, TcpProtocol::Packets);
-        let ends = match speaks {
+        let (far, here) = match speaks {
             TcpProtocol::Packets => (FaceUri::Tcp(from), FaceUri::Tcp(local)),
             TcpProtocol::WebSocket | TcpProtocol::Http(_) => {
                 (FaceUri::WebSocketClient(from), FaceUri::WebSocket(local))
             }
         };
-        let face = self.add_accepted(scope, ends, |token, poll| {
+        let face = self.add_accepted(scope, far, here, |token, poll| {
             let web = match speaks {
                 TcpProtocol::Packets => {
                     let socket = StreamSocket::Tcp(stream);
@@ -439,7 +440,7 @@ impl Engine {
         }
         let Some(local) = self.net.listeners[i].uri() else { return };
         let far = FaceUri::Fd(u64::try_from(stream.as_raw_fd()).unwrap_or_default());
-        let face = self.add_accepted(FaceScope::Local, (far, local), |token, poll| {
+        let face = self.add_accepted(FaceScope::Local, far, local, |token, poll| {
             let socket = socket_of(stream)?;
             Ok(Transport::Stream(Box::new(PacketStream::new(socket, token, true, poll)?)))
         });
@@ -467,7 +468,8 @@ impl Engine {
     fn add_accepted(
         &mut self,
         scope: FaceScope,
-        (far, here): (FaceUri, FaceUri),
+        far: FaceUri,
+        here: FaceUri,
         make: impl FnOnce(mio::Token, &mio::Poll) -> io::Result<Transport>,
     ) -> Option<FaceId> {
         // The token needs the number before the face exists.

@@ -11,7 +11,8 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use xylem_link::{LinkEvent, LinkId, StreamId, StreamRead, purpose};
 use xylem_reach::relay::{
-    ControlSession, HEADER, RelayConfig, RelayCounters, RelayPeer, RelayPort, RelayServer, Relayed,
+    AllowedClients, ControlSession, HEADER, RelayBan, RelayConfig, RelayCounters, RelayLoad,
+    RelayPeer, RelayPort, RelayServer, Relayed,
 };
 
 use super::{Engine, Network, PollSource};
@@ -61,6 +62,14 @@ impl Engine {
         Ok(())
     }
 
+    /// Has the relay serve these clients alone.
+    pub fn allow_relay_clients(&mut self, clients: AllowedClients) {
+        let key = self.link_key().0;
+        if let Some(relaying) = &mut self.net.relaying {
+            relaying.server.allow(clients, key);
+        }
+    }
+
     /// Makes this engine introduce the peers that have reached it to each other, from the first request on. The traffic
     /// limits allow introductions, not content. Until then it costs nothing.
     pub fn introduce(&mut self) {
@@ -88,6 +97,39 @@ impl Engine {
     /// Counters of the relay; `None`: this engine is none.
     pub fn relayed(&self) -> Option<RelayCounters> {
         self.net.relaying.as_ref().map(|relaying| relaying.server.metrics())
+    }
+
+    /// What the relay does now, with `most` sites and clients; `None`: this engine is none.
+    pub fn relay_load(&mut self, most: usize) -> Option<RelayLoad> {
+        let now = self.now();
+        self.net.relaying.as_mut().map(|relaying| relaying.server.load(now, most))
+    }
+
+    /// Keeps a client away from the relay; see [`RelayServer::ban`].
+    pub fn ban_from_relay(&mut self, ban: RelayBan) -> Option<usize> {
+        self.net.relaying.as_mut().and_then(|relaying| relaying.server.ban(ban))
+    }
+
+    /// Ends a ban; returns whether there was this one.
+    pub fn unban_from_relay(&mut self, ban: &RelayBan) -> bool {
+        self.net.relaying.as_mut().is_some_and(|relaying| relaying.server.unban(ban))
+    }
+
+    /// Has the relay take no more clients and pairs.
+    pub fn drain_relay(&mut self) {
+        if let Some(relaying) = &mut self.net.relaying {
+            relaying.server.drain();
+        }
+    }
+
+    /// When the relay forwarded a datagram last; `None`: no pair could use it.
+    pub fn relay_forwarded(&self) -> Option<Duration> {
+        self.net.relaying.as_ref()?.server.last_forwarded()
+    }
+
+    /// The bans of the relay.
+    pub fn relay_bans(&self) -> Vec<RelayBan> {
+        self.net.relaying.as_ref().map(|relaying| relaying.server.bans()).unwrap_or_default()
     }
 
     /// A record of the relay's clients to store, for [`Engine::notify_relay_clients`] of an engine that replaces this one after

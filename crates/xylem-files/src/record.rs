@@ -43,6 +43,14 @@ pub struct RecordNote {
 }
 
 impl RecordNote {
+    /// The note of a publication under `version` that leaves out what matches `excluded`.
+    #[must_use]
+    pub fn of_version(version: u64, excluded: Vec<String>) -> Self {
+        Self { version: Some(version), excluded, ..Self::default() }
+    }
+}
+
+impl RecordNote {
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = vec![LAYOUT];
         out.extend_from_slice(&self.version.unwrap_or(0).to_le_bytes());
@@ -159,7 +167,8 @@ pub fn known_size(store: &Store, root: &Hash) -> Option<u64> {
     known.find(|known| known.root == *root && !known.directory).map(|known| known.state.size)
 }
 
-/// Records that `key` is shared with this manifest under `version`, with the patterns `excluded`.
+/// Records that `key` is shared with this manifest, under the version and with the patterns of `note`. Its port, ticket
+/// and private publication are those of the record `before`.
 ///
 /// # Errors
 /// The store's.
@@ -168,7 +177,7 @@ pub fn shared(
     key: &[u8],
     manifest: &Manifest,
     state: FileState,
-    (version, excluded): (u64, Vec<String>),
+    note: RecordNote,
     before: Option<&PathRecord>,
     now: UnixTime,
 ) -> Result<(), StoreError> {
@@ -177,7 +186,7 @@ pub fn shared(
     let ticket = same.and_then(|r| r.note.ticket.clone());
     let port = before.and_then(|r| r.note.port);
     let sealed = before.and_then(|r| r.note.sealed);
-    let note = RecordNote { version: Some(version), port, sealed, ticket, excluded };
+    let note = RecordNote { port, sealed, ticket, ..note };
     keep(store, &known(key, manifest, state, RecordOrigin::Shared, &note, now))
 }
 
@@ -276,19 +285,29 @@ fn record_fetched_looks(
     Ok((is_whole && !is_as_listed).then(|| hasher.finalize()))
 }
 
-/// Records a complete fetch to `path`, and stores its signed manifest `packet`. The fetch is done by then, so errors
+/// The signed manifest of a fetch.
+#[derive(Clone, Copy, Debug)]
+pub struct FetchedManifest<'a> {
+    /// Its content.
+    pub manifest: &'a Manifest,
+    /// The packet that it was received in.
+    pub packet: &'a [u8],
+}
+
+/// Records a complete fetch to `path`, and stores its signed manifest. The fetch is done by then, so errors
 /// become warnings. If the disk stores other modes or times than published, returns the root of the directory as it
 /// looks there.
 pub fn keep_fetched(
     store: &Store,
     options: &SaveOptions,
     ticket: &Ticket,
-    (manifest, packet): (&Manifest, &[u8]),
+    fetched: FetchedManifest<'_>,
     path: Option<&Path>,
     now: UnixTime,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Option<Hash> {
     let path = path.filter(|_| options.range.is_none())?;
+    let FetchedManifest { manifest, packet } = fetched;
     let remember = || -> Result<Option<Hash>, StoreError> {
         let at = |e| StoreError::from_io("remember", path, None, e);
         let place = canonical_in(&**store.medium(), path)?;

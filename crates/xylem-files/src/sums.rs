@@ -43,7 +43,8 @@ impl NewSums {
         self,
         store: &Store,
         root: &Hash,
-        (len, segment): (u64, SegmentSize),
+        len: u64,
+        segment: SegmentSize,
     ) -> Result<Option<KeptSums>, StoreError> {
         if len == 0 {
             return Ok(None);
@@ -65,7 +66,7 @@ pub struct KeptSums {
 
 impl KeptSums {
     /// Opens the list of an earlier run, if it is here, undamaged and of this length.
-    pub fn open(store: &Store, root: &Hash, (len, segment): (u64, SegmentSize)) -> Option<Self> {
+    pub fn open(store: &Store, root: &Hash, len: u64, segment: SegmentSize) -> Option<Self> {
         let file = store.object(root, ObjectPart::Sums).ok().flatten()?;
         if file.metadata().ok()?.size != len.checked_add(TRAILER)? {
             return None;

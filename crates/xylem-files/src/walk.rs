@@ -271,6 +271,11 @@ impl<'a> DirectoryWalk<'a> {
         Ok(None)
     }
 
+    /// The medium that is walked.
+    pub fn medium(&self) -> &'a dyn Medium {
+        self.medium
+    }
+
     /// See [`Selection::in_step`].
     pub fn is_in_step(&self) -> bool {
         self.rules.in_step

@@ -166,7 +166,8 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         from: Ingress,
-        (interest, read): (&Interest<'_>, u64),
+        interest: &Interest<'_>,
+        read: u64,
         incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> Result<bool, DropReason> {
@@ -271,7 +272,7 @@ impl<S: Storage> Forwarder<S> {
             && let Some(interest) = kept.interest()
         {
             let expires = Some(kept.expires);
-            let result = self.pursue(now, ingress, (&interest, expires), &kept.incoming(), out);
+            let result = self.pursue(now, ingress, &interest, expires, &kept.incoming(), out);
             if let Err(reason) = result {
                 self.count_drop(ingress, reason);
             }

@@ -45,7 +45,7 @@ impl<S: Storage> Forwarder<S> {
             self.counters.satisfied += u64::from(self.pit.in_records(id).next().is_some());
             let learning = self.pit.get(id).learning;
             self.note_announcement(from.id(), learning, data.name(), incoming, out);
-            self.deliver(now, from, (id, data.name()), incoming, out);
+            self.deliver(now, from, id, data.name(), incoming, out);
             self.record_answer(now, from.face, id);
             if self.awaits_probe(id) {
                 self.pit.release_in_records(&mut self.faces, id);
@@ -79,7 +79,8 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         from: Ingress,
-        (id, name): (u32, NameRef<'_>),
+        id: u32,
+        name: NameRef<'_>,
         incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) {

@@ -34,7 +34,7 @@ impl<S: Storage> Forwarder<S> {
         if !face.admits(now) {
             return Err(DropReason::RateLimit);
         }
-        self.pursue(now, from, (interest, None), incoming, out)
+        self.pursue(now, from, interest, None, incoming, out)
     }
 
     /// The pipeline of an Interest that the face may send. `kept_for`: when the lifetime ends of an Interest that was kept
@@ -44,7 +44,8 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         from: Ingress,
-        (interest, kept_for): (&Interest<'_>, Option<u64>),
+        interest: &Interest<'_>,
+        kept_for: Option<u64>,
         incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> Result<(), DropReason> {
@@ -70,11 +71,12 @@ impl<S: Storage> Forwarder<S> {
             }
         }
         let waited_for = known.is_some_and(|id| self.pit.in_records(id).next().is_some());
-        if !waited_for && self.answer_from_cache(now, from, (interest, kept_for), incoming, out)? {
+        if !waited_for && self.answer_from_cache(now, from, interest, kept_for, incoming, out)? {
             return Ok(());
         }
         let leaving = self.prepare(from, interest, incoming, nonce)?;
-        let id = self.note_downstream(now, from, (interest, nonce, kept_for), known, incoming)?;
+        let id =
+            self.note_downstream(now, &leaving, interest, kept_for, known, incoming.pit_token)?;
         self.forward(now, id, &leaving, interest, incoming, out)
     }
 
@@ -102,7 +104,8 @@ impl<S: Storage> Forwarder<S> {
         &mut self,
         now: u64,
         from: Ingress,
-        (interest, kept_for): (&Interest<'_>, Option<u64>),
+        interest: &Interest<'_>,
+        kept_for: Option<u64>,
         incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> Result<bool, DropReason> {
@@ -121,7 +124,7 @@ impl<S: Storage> Forwarder<S> {
             }
             #[cfg(feature = "alloc")]
             CsLookup::Reading(read) => {
-                if self.keep(now, from, (interest, read), incoming, out)? {
+                if self.keep(now, from, interest, read, incoming, out)? {
                     return Ok(true);
                 }
             }
@@ -173,11 +176,13 @@ impl<S: Storage> Forwarder<S> {
     fn note_downstream(
         &mut self,
         now: u64,
-        from: Ingress,
-        (interest, nonce, kept_for): (&Interest<'_>, [u8; 4], Option<u64>),
+        leaving: &OutgoingInterest<'_>,
+        interest: &Interest<'_>,
+        kept_for: Option<u64>,
         mut known: Option<u32>,
-        incoming: &IncomingPacket<'_>,
+        token: Option<&[u8]>,
     ) -> Result<u32, DropReason> {
+        let (from, nonce) = (leaving.from, leaving.nonce);
         let is_waiting =
             known.is_some_and(|id| self.pit.in_records(id).any(|record| record.face == from.face));
         let face = self.faces.of(from);
@@ -191,7 +196,7 @@ impl<S: Storage> Forwarder<S> {
         let expires = kept_for.unwrap_or_else(|| now.saturating_add(lifetime));
         let mut others = 0;
         let id = loop {
-            match self.try_note(from, (interest, nonce), known, expires, incoming.pit_token) {
+            match self.try_note(from, interest, nonce, known, expires, token) {
                 Ok(id) => break id,
                 Err(PitTableFull) if others < MAX_EVICTIONS && self.make_room(now, interest) => {
                     others += 1
@@ -210,7 +215,8 @@ impl<S: Storage> Forwarder<S> {
     fn try_note(
         &mut self,
         from: Ingress,
-        (interest, nonce): (&Interest<'_>, [u8; 4]),
+        interest: &Interest<'_>,
+        nonce: [u8; 4],
         known: Option<u32>,
         expires: u64,
         token: Option<&[u8]>,
@@ -219,7 +225,7 @@ impl<S: Storage> Forwarder<S> {
             Some(id) => id,
             None => self.pit.insert(interest, self.hashes.whole())?,
         };
-        let noted = self.pit.set_in_record(&mut self.faces, id, (from, nonce), expires, token);
+        let noted = self.pit.set_in_record(&mut self.faces, id, from, nonce, expires, token);
         if noted.is_err() && known.is_none() {
             self.pit.remove(id);
         }

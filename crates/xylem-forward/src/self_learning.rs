@@ -125,7 +125,8 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         id: u32,
         leaving: &OutgoingInterest<'_>,
-        (route, incoming): (Option<u32>, &IncomingPacket<'_>),
+        route: Option<u32>,
+        incoming: &IncomingPacket<'_>,
         out: &mut impl Outlet,
     ) -> ForwardChoice {
         let is_searched_for = !incoming.non_discovery;
@@ -134,7 +135,7 @@ impl<S: Storage> Forwarder<S> {
         match route {
             Some(route) => {
                 learning.wanted |= is_searched_for && leaving.from.scope == FaceScope::NonLocal;
-                self.multicast(now, id, leaving, (route, RetxSuppression::USUAL), out)
+                self.multicast(now, id, leaving, route, RetxSuppression::USUAL, out)
             }
             None if is_searched_for => {
                 learning.searched = true;
@@ -176,8 +177,8 @@ impl<S: Storage> Forwarder<S> {
             any = true;
             let how = RetxSuppression::USUAL;
             let Some(suppression) = Self::suppression(now, before, how) else { continue };
-            if let Some(next) = waits.replace((face, suppression)) {
-                self.send_interest(now, id, leaving, next, out);
+            if let Some((face, suppression)) = waits.replace((face, suppression)) {
+                self.send_interest(now, id, leaving, face, suppression, out);
             }
         }
         match waits {

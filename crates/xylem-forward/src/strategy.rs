@@ -72,15 +72,15 @@ impl<S: Storage> Forwarder<S> {
                 (route, ForwardingStrategy::SelfLearning) => {
                     let non_discovery = leaving.non_discovery || route.is_some();
                     let leaving = &OutgoingInterest { non_discovery, ..*leaving };
-                    let choice = self.self_learning(now, id, leaving, (route, incoming), out);
+                    let choice = self.self_learning(now, id, leaving, route, incoming, out);
                     return self.settle_choice(now, id, leaving, choice, incoming, out);
                 }
                 (None, _) => self.none_eligible(id, leaving),
                 (Some(route), ForwardingStrategy::BestRoute(how)) => {
-                    self.best_route(now, id, leaving, (route, how))
+                    self.best_route(now, id, leaving, route, how)
                 }
                 (Some(route), ForwardingStrategy::Random(how)) => {
-                    self.random_route(now, id, leaving, (route, how))
+                    self.random_route(now, id, leaving, route, how)
                 }
                 (Some(route), ForwardingStrategy::Access) => {
                     self.access(now, id, leaving, route, out)
@@ -90,12 +90,17 @@ impl<S: Storage> Forwarder<S> {
                     let ForwardChoice::Send(face, suppression) = choice else {
                         return self.settle_choice(now, id, leaving, choice, incoming, out);
                     };
-                    self.send_interest(now, id, leaving, (face, suppression), out);
-                    self.probe(now, id, leaving, (route, face, parameters), interest, out);
+                    self.send_interest(now, id, leaving, face, suppression, out);
+                    if let Some(other) = self.due_probe(now, id, leaving, route, face, parameters)
+                        && let Some(probe) = self.make_probe(leaving, interest)
+                    {
+                        let suppression = parameters.suppression.first();
+                        self.send_interest(now, id, &probe, other, suppression, out);
+                    }
                     return Ok(());
                 }
                 (Some(route), ForwardingStrategy::Multicast(how)) => {
-                    self.multicast(now, id, leaving, (route, how), out)
+                    self.multicast(now, id, leaving, route, how, out)
                 }
             }
         };
@@ -115,7 +120,7 @@ impl<S: Storage> Forwarder<S> {
     ) -> Result<(), DropReason> {
         match choice {
             ForwardChoice::Send(face, suppression) => {
-                self.send_interest(now, id, leaving, (face, suppression), out);
+                self.send_interest(now, id, leaving, face, suppression, out);
                 Ok(())
             }
             ForwardChoice::Wait => {
@@ -224,7 +229,8 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         id: u32,
         leaving: &OutgoingInterest<'_>,
-        (route, how): (u32, RetxSuppression),
+        route: u32,
+        how: RetxSuppression,
     ) -> ForwardChoice {
         let Some(suppression) = Self::suppression(now, self.last_open(id, leaving), how) else {
             return ForwardChoice::Wait;
@@ -243,7 +249,8 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         id: u32,
         leaving: &OutgoingInterest<'_>,
-        (route, how): (u32, RetxSuppression),
+        route: u32,
+        how: RetxSuppression,
     ) -> ForwardChoice {
         let Some(suppression) = Self::suppression(now, self.last_open(id, leaving), how) else {
             return ForwardChoice::Wait;
@@ -275,7 +282,7 @@ impl<S: Storage> Forwarder<S> {
                 return ForwardChoice::Send(face, RetxSuppression::USUAL.first());
             }
         }
-        self.multicast(now, id, leaving, (route, RetxSuppression::USUAL), out)
+        self.multicast(now, id, leaving, route, RetxSuppression::USUAL, out)
     }
 
     /// All next hops, with suppression for each by itself.
@@ -284,7 +291,8 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         id: u32,
         leaving: &OutgoingInterest<'_>,
-        (route, how): (u32, RetxSuppression),
+        route: u32,
+        how: RetxSuppression,
         out: &mut impl Outlet,
     ) -> ForwardChoice {
         let mut any = false;
@@ -301,7 +309,7 @@ impl<S: Storage> Forwarder<S> {
             let before = self.pit.out_records(id).find(|record| record.face == face);
             let Some(suppression) = Self::suppression(now, before, how) else { continue };
             if let ForwardChoice::Send(face, suppression) = waits {
-                self.send_interest(now, id, leaving, (face, suppression), out);
+                self.send_interest(now, id, leaving, face, suppression, out);
             }
             waits = ForwardChoice::Send(face, suppression);
         }
@@ -318,7 +326,8 @@ impl<S: Storage> Forwarder<S> {
         now: u64,
         id: u32,
         leaving: &OutgoingInterest<'_>,
-        (face, suppression): (u32, u16),
+        face: u32,
+        suppression: u16,
         out: &mut impl Outlet,
     ) {
         let nonce = leaving.nonce;
@@ -391,16 +400,16 @@ impl<S: Storage> Forwarder<S> {
         }
     }
 
-    /// If a probe is due, asks another next hop too, to measure it.
-    fn probe(
+    /// If a probe is due, returns the other next hop to ask too, so that it is measured.
+    fn due_probe(
         &mut self,
         now: u64,
         id: u32,
         leaving: &OutgoingInterest<'_>,
-        (route, used, parameters): (u32, u32, AsfParameters),
-        interest: &Interest<'_>,
-        out: &mut impl Outlet,
-    ) {
+        route: u32,
+        used: u32,
+        parameters: AsfParameters,
+    ) -> Option<u32> {
         let interval = parameters.probing_interval.map(|ms| u64::from(ms) * 1000);
         let interval = interval.unwrap_or(self.probing_interval).max(1);
         let under = self.pit.get(id).measured_as;
@@ -411,20 +420,18 @@ impl<S: Storage> Forwarder<S> {
             self.set_measured(now, under, 0, prefix);
         }
         if now < prefix.next_probe || !self.pit.has_room_for_out(id) {
-            return;
+            return None;
         }
         let max_silent = parameters.max_timeouts.unwrap_or(MAX_SILENT);
-        let known = (under, used, max_silent);
-        let Some(face) = self.face_to_probe(now, known, leaving, route) else { return };
+        let face = self.face_to_probe(now, under, used, max_silent, leaving, route)?;
         let open =
             self.pit.out_records(id).any(|record| record.face == face && !record.is_refused());
         if open {
-            return;
+            return None;
         }
         prefix.next_probe = now + interval;
         self.set_measured(now, under, 0, prefix);
-        let suppression = parameters.suppression.first();
-        self.send_probe(now, id, leaving, (face, suppression, interest), out);
+        Some(face)
     }
 
     /// A next hop that was never measured, or else a random one. Faster ones are more likely: of n, the one of rank j
@@ -432,7 +439,9 @@ impl<S: Storage> Forwarder<S> {
     fn face_to_probe(
         &mut self,
         now: u64,
-        (under, used, max_silent): (u32, u32, u8),
+        under: u32,
+        used: u32,
+        max_silent: u8,
         leaving: &OutgoingInterest<'_>,
         route: u32,
     ) -> Option<u32> {
@@ -456,24 +465,22 @@ impl<S: Storage> Forwarder<S> {
         None
     }
 
-    /// Sends the same Interest with another nonce.
-    fn send_probe(
+    /// The same Interest with another nonce, written into `scratch`; `None` if it does not fit.
+    fn make_probe<'a>(
         &mut self,
-        now: u64,
-        id: u32,
-        leaving: &OutgoingInterest<'_>,
-        (face, suppression, interest): (u32, u16, &Interest<'_>),
-        out: &mut impl Outlet,
-    ) {
+        leaving: &OutgoingInterest<'a>,
+        interest: &Interest<'_>,
+    ) -> Option<OutgoingInterest<'a>> {
         use crate::rewrite::{InterestChanges, rewrite};
         let hop_limit = interest.hop_limit().map(|hops| hops.saturating_sub(1));
         let without_hint = leaving.has_arrived;
         let nonce = self.new_nonce();
         let changes = InterestChanges { hop_limit, nonce: Some(nonce), without_hint };
-        if rewrite(interest, changes, &mut self.scratch) {
-            let probe = OutgoingInterest { packet: None, nonce, ..*leaving };
-            self.send_interest(now, id, &probe, (face, suppression), out);
-        }
+        rewrite(interest, changes, &mut self.scratch).then_some(OutgoingInterest {
+            packet: None,
+            nonce,
+            ..*leaving
+        })
     }
 
     /// Records Data from a face that was asked.

@@ -207,7 +207,7 @@ impl Endpoint {
                 }
                 let before = link.received();
                 let Self { events, opened: used, .. } = self;
-                let changed = link.handle(now, from, (marked, datagram), events, used);
+                let changed = link.handle(now, from, marked, datagram, events, used);
                 // A datagram that is not authentic changes nothing, not even the order in which links send.
                 let touched = changed || link.received() != before || link.has_ended();
                 if changed {

@@ -5,7 +5,7 @@ mod cookies;
 mod dialing;
 mod half_open;
 
-pub(crate) use dialing::{AcceptedResponse, Dialing, ResponseVerdict};
+pub(crate) use dialing::{AcceptedResponse, DialTarget, Dialing, ResponseVerdict};
 pub(crate) use half_open::{FirstOutcome, HalfOpen, InitialMessage};
 
 use core::time::Duration;

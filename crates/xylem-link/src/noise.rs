@@ -89,18 +89,19 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     pub(crate) fn initiator(key: &StaticKey, ephemeral: KeyPair) -> Self {
-        Self::new(&SUITE, PROLOGUE, true, (key, ephemeral))
+        Self::new(&SUITE, PROLOGUE, true, key, ephemeral)
     }
 
     pub(crate) fn responder(key: &StaticKey, ephemeral: KeyPair) -> Self {
-        Self::new(&SUITE, PROLOGUE, false, (key, ephemeral))
+        Self::new(&SUITE, PROLOGUE, false, key, ephemeral)
     }
 
     pub(crate) fn new(
         suite: &'static Suite,
         prologue: &[u8],
         initiator: bool,
-        (key, ephemeral): (&StaticKey, KeyPair),
+        key: &StaticKey,
+        ephemeral: KeyPair,
     ) -> Self {
         Self {
             suite,

@@ -159,13 +159,15 @@ impl SendQueue {
     fn push_fragments(&mut self, packet: &[u8], datagram: usize, spare: &mut SpareBuffers) {
         let message = self.next_message;
         self.next_message = message.wrapping_add(1);
-        self.push_pieces((message, 0, packet.len()), packet, datagram, spare);
+        self.push_pieces(message, 0, packet.len(), packet, datagram, spare);
     }
 
     /// Queues a piece of a message, from this offset on, in as many fragments as needed.
     fn push_pieces(
         &mut self,
-        (message, begin, total): (u32, usize, usize),
+        message: u32,
+        begin: usize,
+        total: usize,
         piece: &[u8],
         datagram: usize,
         spare: &mut SpareBuffers,
@@ -229,12 +231,7 @@ impl SendQueue {
                 self.push_fragments(packet, datagram, spare);
             }
             Frame::Fragment(Fragment { message, offset, total, piece }) => {
-                self.push_pieces(
-                    (message, offset as usize, total as usize),
-                    piece,
-                    datagram,
-                    spare,
-                );
+                self.push_pieces(message, offset as usize, total as usize, piece, datagram, spare);
             }
             whole => {
                 let mut bytes = Vec::new();

@@ -133,7 +133,9 @@ impl Rekey {
     /// from now on, and the dialer's sender may use it.
     pub(crate) fn on_frame(
         &mut self,
-        (round, answer, key): (u32, bool, &[u8; 32]),
+        round: u32,
+        answer: bool,
+        key: &[u8; 32],
         rng: &mut LinkRng,
     ) -> Result<Option<RatchetSecret>, RekeyRefused> {
         let is_dialer = !matches!(self.state, RekeyState::Listening | RekeyState::Answering { .. });

@@ -154,7 +154,7 @@ mod tests {
                 highest = highest.max(number);
             }
             if r.is_multiple_of(50) {
-                ranges_hold_against_a_set(&window, &seen, (number, highest));
+                ranges_hold_against_a_set(&window, &seen, number, highest);
             }
         }
     }
@@ -162,7 +162,8 @@ mod tests {
     fn ranges_hold_against_a_set(
         window: &ReplayWindow,
         seen: &HashSet<u64>,
-        (number, highest): (u64, u64),
+        number: u64,
+        highest: u64,
     ) {
         let floor = (highest + 1).saturating_sub(WINDOW);
         let slow: Vec<u64> = (floor..=number).rev().take_while(|n| seen.contains(n)).collect();

@@ -33,12 +33,13 @@ pub(crate) struct Agreed {
 pub(crate) fn initiate(
     us: &MailIdentity,
     them: &Party,
-    prekey: (u32, &PeerKey),
+    number: u32,
+    prekey: &PeerKey,
     ephemeral: &StaticKey,
 ) -> Option<Agreed> {
     let secrets =
-        [us.link().agree(prekey.1)?, ephemeral.agree(&them.link)?, ephemeral.agree(prekey.1)?];
-    Some(agreed(&secrets, &us.party(), them, prekey, &ephemeral.public()))
+        [us.link().agree(prekey)?, ephemeral.agree(&them.link)?, ephemeral.agree(prekey)?];
+    Some(agreed(&secrets, &us.party(), them, number, prekey, &ephemeral.public()))
 }
 
 /// Computes the receiver's side; `None` if a key of the sender is invalid.
@@ -51,14 +52,15 @@ pub(crate) fn respond(
     let secrets =
         [prekey.key.agree(&them.link)?, us.link().agree(ephemeral)?, prekey.key.agree(ephemeral)?];
     let public = prekey.key.public();
-    Some(agreed(&secrets, them, &us.party(), (prekey.number, &public), ephemeral))
+    Some(agreed(&secrets, them, &us.party(), prekey.number, &public, ephemeral))
 }
 
 fn agreed(
     secrets: &[Zeroizing<[u8; 32]>; 3],
     sender: &Party,
     receiver: &Party,
-    (number, prekey): (u32, &PeerKey),
+    number: u32,
+    prekey: &PeerKey,
     ephemeral: &PeerKey,
 ) -> Agreed {
     let (sender, receiver, number) = (sender.to_bytes(), receiver.to_bytes(), number.to_be_bytes());

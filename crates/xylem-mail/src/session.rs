@@ -101,8 +101,8 @@ impl MailSession {
     pub fn start(us: &MailIdentity, card: &Card, seed: [u8; 32]) -> Result<Self, MailError> {
         let seed = Zeroizing::new(seed);
         let ephemeral = StaticKey::generate(derive(label::SESSION_EPHEMERAL, &[&seed[..]]));
-        let prekey = (card.prekey_number, &card.prekey);
-        let agreed = initiate(us, &card.party, prekey, &ephemeral).ok_or(MailError::Key)?;
+        let agreed = initiate(us, &card.party, card.prekey_number, &card.prekey, &ephemeral);
+        let agreed = agreed.ok_or(MailError::Key)?;
         let seed = derive(label::RATCHET_SEED, &[&seed[..]]);
         let ratchet = Ratchet::initiator(*agreed.secret, card.prekey, seed);
         let mut session = Self::new(&agreed, card.party, card.prekey_number, ratchet);

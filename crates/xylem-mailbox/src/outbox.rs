@@ -8,7 +8,7 @@
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use xylem_base::{Error, UnixTime, hex, random};
+use xylem_base::{UnixTime, hex, random};
 use xylem_link::StaticKey;
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{Card, EnvelopeId, MailBody, MailError, MailSession, Party, Receipt, SessionId};
@@ -203,7 +203,7 @@ impl MailStore {
         status: DeliveryStatus,
         lost: u32,
         now: UnixTime,
-    ) -> Result<(bool, Vec<MailEvent>), Error> {
+    ) -> Result<(bool, Vec<MailEvent>), MailStoreError> {
         let waits = |why| Ok((false, vec![report::waiting(parcel, why, false)]));
         match (status, &parcel.route) {
             (DeliveryStatus::Full, _) => return waits("there is no room for it at present"),
@@ -238,7 +238,7 @@ impl MailStore {
         session: SessionId,
         envelope: &[u8],
         now: UnixTime,
-    ) -> Result<Vec<MailEvent>, Error> {
+    ) -> Result<Vec<MailEvent>, MailStoreError> {
         let found = self.session(session)?;
         match found.and_then(|session| session.open_receipt(&self.us, envelope)) {
             Some(receipt) => self.take_report(session, receipt, now),
@@ -258,7 +258,7 @@ impl MailStore {
         id: SessionId,
         receipt: Receipt,
         now: UnixTime,
-    ) -> Result<Vec<MailEvent>, Error> {
+    ) -> Result<Vec<MailEvent>, MailStoreError> {
         let locked = self.folder.lock()?;
         let Receipt { envelope, status, lost } = receipt;
         let parcel = self.parcel(&hex(&envelope.0))?.filter(|parcel| parcel.session == id);

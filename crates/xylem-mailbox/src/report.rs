@@ -1,16 +1,20 @@
 //! Makes events from stored mail.
 
-use xylem_base::{Error, UnixTime, hex};
+use xylem_base::{UnixTime, hex};
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{MAX_NAME, MailContent, Party};
 use xylem_object::Ticket;
 
 use super::entries::{Letter, MailRoute, Parcel};
+use super::error::MailStoreError;
 use super::event::{MailEvent, MailMessage, MessageContent};
 use super::store::{EnvelopeOutcome, MailStore, TakenIn};
 
 /// Returns the name to show for a party, and whether it is a local name.
-pub(super) fn display_name(store: &MailStore, party: &Party) -> Result<(String, bool), Error> {
+pub(super) fn display_name(
+    store: &MailStore,
+    party: &Party,
+) -> Result<(String, bool), MailStoreError> {
     let name = store.name_of(party)?;
     let known = name.is_some();
     Ok((name.unwrap_or_else(|| format!("?{}", party.publisher.key_id())), known))
@@ -20,7 +24,11 @@ pub(super) fn display_name(store: &MailStore, party: &Party) -> Result<(String, 
 ///
 /// # Errors
 /// The store's, here and below.
-pub fn message(store: &MailStore, number: u32, letter: &Letter) -> Result<MailMessage, Error> {
+pub fn message(
+    store: &MailStore,
+    number: u32,
+    letter: &Letter,
+) -> Result<MailMessage, MailStoreError> {
     let (from, known) = display_name(store, &letter.from)?;
     let what = match &letter.body.content {
         MailContent::Ticket(ticket) => MessageContent::Ticket(ticket.clone()),
@@ -59,7 +67,11 @@ pub struct MailAnswer {
 ///
 /// # Errors
 /// The store's.
-pub fn take_in(store: &MailStore, envelope: &[u8], now: UnixTime) -> Result<MailAnswer, Error> {
+pub fn take_in(
+    store: &MailStore,
+    envelope: &[u8],
+    now: UnixTime,
+) -> Result<MailAnswer, MailStoreError> {
     let TakenIn { incoming, lost, lost_in_all, receipt } = store.take_in(envelope, now)?;
     let mut events = Vec::new();
     if let Some((from, count)) = lost {

@@ -4,9 +4,9 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use xylem_base::Error;
 use xylem_mail::{Card, CardError, SCHEME};
 
+use super::error::MailStoreError;
 use super::report::display_name;
 use super::store::MailStore;
 
@@ -80,7 +80,7 @@ pub struct UnknownRecipient(pub String);
 pub fn find(
     store: &MailStore,
     whom: &Recipient,
-) -> Result<Result<(Card, String), UnknownRecipient>, Error> {
+) -> Result<Result<(Card, String), UnknownRecipient>, MailStoreError> {
     let peer = match whom {
         Recipient::Card(card) => {
             let name = display_name(store, &card.party)?.0;

@@ -45,12 +45,12 @@ impl CommandTrust {
         let CommandSignature { info, portions, value } = signed;
         match self {
             CommandTrust::Anchors(store) => {
-                store.command(command, (info, portions, value), now_ms).map_err(
-                    |why| match store.refusal_of_command(command, info, now_ms) {
-                        Some(refused) => Denial::Refused(command.to_string(), refused),
-                        None => why.into(),
-                    },
-                )?;
+                store.command(command, info, portions, value, now_ms).map_err(|why| match store
+                    .refusal_of_command(command, info, now_ms)
+                {
+                    Some(refused) => Denial::Refused(command.to_string(), refused),
+                    None => why.into(),
+                })?;
             }
             CommandTrust::Anybody => check_unknown_signer(info, portions, value)?,
         }

@@ -3,11 +3,14 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use xylem_base::{Blame, Error, Failure};
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_bucket::{BucketError, BucketPlace};
+use xylem_check::verify::VerificationError;
+use xylem_files::ListedError;
 use xylem_object::KeyId;
 use xylem_object::ticket::VersionsError;
 use xylem_packet::Name;
+use xylem_publish::PublishError;
 use xylem_reader::ReaderError;
 use xylem_store::StoreError;
 
@@ -26,7 +29,7 @@ pub enum MirrorError {
     At {
         /// The place, as a path that begins with `s3:`.
         at: PathBuf,
-        /// What the bucket answered.
+        /// The bucket's answer.
         #[source]
         why: BucketError,
     },
@@ -65,7 +68,7 @@ pub enum MirrorError {
     List {
         /// Where it is.
         list: BucketPlace,
-        /// What is wrong with it.
+        /// The error.
         why: VersionsError,
     },
     /// A version's manifest is not the signed one.
@@ -81,9 +84,9 @@ pub enum MirrorError {
     Listing {
         /// Where it is, as a path that begins with `s3:`.
         at: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         #[source]
-        why: Error,
+        why: ListedError,
     },
     /// No version is kept there.
     #[error("{0}: the mirror is empty; `xylem mirror TICKET {0}` fills it")]
@@ -100,15 +103,23 @@ pub enum MirrorError {
     /// The publication cannot be read.
     #[error(transparent)]
     Reader(#[from] ReaderError),
-    /// Failures of the store, and of what is read back.
+    /// The bucket's content cannot be compared with the ticket.
     #[error(transparent)]
-    Library(#[from] Error),
-}
-
-impl From<StoreError> for MirrorError {
-    fn from(error: StoreError) -> Self {
-        Self::Library(error.into())
-    }
+    Verify(#[from] VerificationError),
+    /// Hash trees of the bucket's content cannot be rebuilt.
+    #[error(transparent)]
+    Rebuild(#[from] PublishError),
+    /// The place cannot be looked at.
+    #[error("{}: {source}", at.display())]
+    Place {
+        /// The place, as a path that begins with `s3:`.
+        at: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The store fails.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
 }
 
 impl MirrorError {
@@ -153,7 +164,10 @@ impl Failure for MirrorError {
             Self::Unread(_) => Blame::Network,
             Self::Ended => Blame::Local,
             Self::Reader(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Verify(e) => e.blame(),
+            Self::Rebuild(e) => e.blame(),
+            Self::Store(e) => blame_of(e),
+            Self::Place { .. } => Blame::Local,
         }
     }
 }

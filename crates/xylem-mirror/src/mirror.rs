@@ -11,7 +11,7 @@ use bytes::Bytes;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
-use xylem_base::{Blame, Error, Failure, Stop};
+use xylem_base::{Blame, Failure, Stop};
 use xylem_bucket::{BucketPlace, Buckets, ListedObject, PARTS};
 use xylem_check::verify::Extras;
 use xylem_files::signed::SignedPublication;
@@ -55,8 +55,8 @@ pub fn mirror(
     // Check access to the bucket before any peer is asked, so that a missing right is reported first.
     let below = buckets.below(&place).map_err(|e| at(&place, e))?;
     let known = unless_damaged(mirrored::versions(&buckets, &place), on_event)?.flatten();
-    let store = Store::open(buckets.clone(), &what.options.store).map_err(Error::from)?;
-    let asked = (what.options.from.clone(), what.options.timeout);
+    let store = Store::open(buckets.clone(), &what.options.store)?;
+    let (from, give_up) = (what.options.from.clone(), what.options.timeout);
     let ticket = what.options.ticket.clone();
     let keep = what.keep.max(1);
     let options = Options { keep: false, ..what.options };
@@ -106,7 +106,7 @@ pub fn mirror(
         return Ok(summary);
     }
     if !mirror.is_right(&reader, stop, on_event)? {
-        let damaged = mirror.remove_damaged(&ticket, asked, stop, on_event)?;
+        let damaged = mirror.remove_damaged(&ticket, from, give_up, stop, on_event)?;
         damaged.iter().for_each(|name| asking.forget(name));
         let mut transfer = BucketCopy { reader: &reader, news, stop, on_event, summary, total };
         let copied = transfer.all(&mut asking, &mirror.content);
@@ -180,7 +180,7 @@ impl Mirror {
             None => drop(files.insert(before.signed.manifest.root, top)),
             Some(listing) => {
                 for found in listing.entries() {
-                    let entry = found.map_err(Error::from)?.entry;
+                    let entry = found?.entry;
                     if let EntryKind::File { root, .. } = entry.kind
                         && let Ok(name) = String::from_utf8(entry.path)
                         && let Ok(place) = top.below(&name)
@@ -197,9 +197,9 @@ impl Mirror {
     fn has_all_parts(&self, asked: &BucketTarget) -> Result<bool, MirrorError> {
         let Some(older) = &asked.older else { return Ok(false) };
         let root = &self.signed.manifest.root;
-        let all = parts(&self.store, root).map_err(Error::from)?;
+        let all = parts(&self.store, root)?;
         for (name, file) in &all {
-            let size = file.metadata().map_err(Error::from)?.size;
+            let size = file.metadata()?.size;
             if older.parts.get(name.to_string_lossy().as_ref()) != Some(&size) {
                 return Ok(false);
             }
@@ -230,7 +230,7 @@ impl Mirror {
                 on_event(Event::Library(event));
             }
         });
-        Ok(read.map_err(Error::from)? == self.signed.manifest.root)
+        Ok(read? == self.signed.manifest.root)
     }
 
     /// Reports and removes objects that differ from what was signed, so that they are written anew. Returns their names
@@ -238,7 +238,8 @@ impl Mirror {
     fn remove_damaged(
         &self,
         ticket: &Ticket,
-        (from, give_up): (Vec<xylem_node::PeerAddress>, std::time::Duration),
+        from: Vec<xylem_node::PeerAddress>,
+        give_up: std::time::Duration,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
     ) -> Result<Vec<String>, MirrorError> {
@@ -267,7 +268,7 @@ impl Mirror {
     /// Writes trees, lists and listing, then the manifest.
     fn write_parts(&self) -> Result<(), MirrorError> {
         let (root, folder) = (self.signed.manifest.root, mirrored::parts_of(&self.place)?);
-        for (name, file) in parts(&self.store, &root).map_err(Error::from)? {
+        for (name, file) in parts(&self.store, &root)? {
             let place = folder.below(&name.to_string_lossy())?;
             self.write_part(&place, &file)?;
         }
@@ -278,14 +279,14 @@ impl Mirror {
     }
 
     fn write_part(&self, place: &BucketPlace, file: &FileRef) -> Result<(), MirrorError> {
-        let size = file.metadata().map_err(Error::from)?.size;
+        let size = file.metadata()?.size;
         let root = self.signed.manifest.root.to_hex().to_string();
         let at = |e| MirrorError::at(&place.path(), e);
         let mut upload = self.buckets.upload(place, size, &root, None).map_err(at)?;
         let missing: Vec<_> = upload.missing().collect();
         for part in missing {
             let mut content = vec![0; (part.bytes.end - part.bytes.start) as usize];
-            file.read_full(&mut content, part.bytes.start).map_err(Error::from)?;
+            file.read_full(&mut content, part.bytes.start)?;
             upload.put(&part, content.into()).map_err(at)?;
         }
         upload.finish().map_err(at)

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::MirrorError;
-use xylem_base::Error;
 use xylem_bucket::{BucketError, BucketPlace, Buckets, ListedObject, PARTS};
 use xylem_engine::wall_clock;
 use xylem_files::signed::{self, SignedPublication};
@@ -117,7 +116,7 @@ pub(crate) fn kept(
     };
     let adopted = adopt(store, &signed, &parts.path()).map_err(|e| {
         let listing = part_name(store, &ticket.root, ObjectPart::Listing);
-        MirrorError::Listing { at: parts.path().join(listing), why: e.into() }
+        MirrorError::Listing { at: parts.path().join(listing), why: e }
     })?;
     for flawed in adopted.flawed {
         let what = format!("{}: missing, or not what was signed; rebuilding it", flawed.display());
@@ -148,7 +147,7 @@ pub(crate) fn show(
             });
             let entries: Vec<Entry> = entries.collect();
             if let Some(e) = failed {
-                return Err(Error::from(e).into());
+                return Err(e.into());
             }
             buckets.show(content, entries.into_iter())
         }
@@ -173,7 +172,7 @@ pub fn open_mirrored(
         let inner = error.downcast::<BucketError>();
         return Err(match inner {
             Ok(why) => MirrorError::at(path, why),
-            Err(error) => Error::local(&path.display().to_string(), &error).into(),
+            Err(source) => MirrorError::Place { at: path.to_path_buf(), source },
         });
     }
     let place = BucketPlace::of(path)?;
@@ -183,15 +182,16 @@ pub fn open_mirrored(
     let Some(ticket) = found else {
         return Err(MirrorError::Empty(place));
     };
-    let store = Store::open(buckets.clone(), store).map_err(Error::from)?;
+    let store = Store::open(buckets.clone(), store)?;
     let kept = kept(buckets, &store, &place, ticket, on_event)?;
     let content = content_of(&place, &kept.signed)?;
     show(buckets, &content, kept.listing.as_ref())?;
     let save = SaveOptions::to(Output::At(content.path()), Existing::Refuse);
-    let signed = (&kept.signed.manifest, &kept.signed.packet[..]);
+    let (manifest, packet) = (&kept.signed.manifest, &kept.signed.packet[..]);
+    let fetched = record::FetchedManifest { manifest, packet };
     let mut told = |event| on_event(Event::Library(event));
     let path = content.path();
-    record::keep_fetched(&store, &save, ticket, signed, Some(&path), wall_clock(), &mut told);
+    record::keep_fetched(&store, &save, ticket, fetched, Some(&path), wall_clock(), &mut told);
     Ok(path)
 }
 

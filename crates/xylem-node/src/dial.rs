@@ -113,8 +113,11 @@ impl Dialler {
         let of_ticket: Vec<Relay> = ticket.relays.iter().cloned().map(Relay::from).collect();
         for relay in of_ticket.iter().chain(relays).filter(|_| one_node) {
             match reaching::to_dial(relay) {
-                Ok(relay) if uses.iter().any(|known| known.key == relay.key) => {}
-                Ok(relay) => uses.push(relay),
+                Ok(relay) => match uses.iter_mut().find(|known| known.key == relay.key) {
+                    // A ticket has no token of a relay.
+                    Some(known) => known.token = known.token.take().or(relay.token),
+                    None => uses.push(relay),
+                },
                 Err(why) => unknown.push(why),
             }
         }

@@ -91,6 +91,9 @@ pub enum Event {
     },
     /// The DHT is searched for the sharer of a ticket from now on: its nodes learn this machine's address.
     TicketInDht,
+    /// No sharer that the DHT lists under a root has answered: from now on it lists this machine as a getter, so that the NATs
+    /// between the two open.
+    RootInDht,
     /// The DHT lists this share: any peer can find it.
     Announced {
         /// By this root.
@@ -136,6 +139,13 @@ pub enum Event {
         failed: Option<String>,
         /// Counts of the whole repository by their names.
         #[serde(flatten)]
+        counts: BTreeMap<&'static str, u64>,
+    },
+    /// Counts of what the node has forwarded so far, if they have changed and the caller wants them. For display only: it
+    /// has no JSON event.
+    #[serde(skip)]
+    Forwarded {
+        /// Each count by its name.
         counts: BTreeMap<&'static str, u64>,
     },
     /// A forwarder accepted the registration of what is shared: from now on it can be fetched there.

@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::shaping::LinkOptions;
-use xylem_base::{Blame, Error, Failure, Stop, canonical, disk};
+use xylem_base::{Blame, Failure, Stop, canonical, disk};
 use xylem_files::held::Holdings;
 use xylem_files::signed::{self, SignedPublication};
-use xylem_files::{Existing, FetchMode, SaveOptions, record};
+use xylem_files::{Existing, FetchMode, LibraryEvent, SaveOptions, record};
 use xylem_object::{Manifest, PublicationKind, Ticket};
 use xylem_peers::reachable::{PeerAddress, Relay};
+use xylem_publish::served::ServedMeter;
 use xylem_publish::{onward, root_as, root_of};
 use xylem_sink::follow::begins_with;
-use xylem_sink::{Context, Destination, GetSummary, SaveError, Sink, Tally};
-use xylem_store::{FileKind, FileRef, OpenHow, Store};
+use xylem_sink::{Context, Destination, GetSummary, SaveError, Sink, Tally, restore_attributes};
+use xylem_store::{FileKind, FileRef, Meta, OpenHow, Store};
 use xylem_tree::TreeKind;
 
 use crate::discovery::AnnounceOptions;
@@ -59,9 +60,24 @@ pub enum GetError {
     /// Failures of peers.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// Failures of the store and of the result's files.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] xylem_base::NoRandomness),
+    /// A key of the store cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] xylem_keys::KeyFileError),
+    /// Files cannot be published.
+    #[error(transparent)]
+    Publish(#[from] xylem_publish::PublishError),
+    /// It is encrypted, and cannot be decrypted with the keys of this store.
+    #[error(transparent)]
+    Unseal(#[from] xylem_sink::sealed::UnsealError),
+    /// The result cannot be written.
+    #[error(transparent)]
+    Save(#[from] xylem_sink::SaveError),
+    /// The store fails.
+    #[error("{}", xylem_base::advised(.0))]
+    Store(#[from] xylem_store::StoreError),
 }
 
 impl Failure for GetError {
@@ -70,12 +86,15 @@ impl Failure for GetError {
             Self::Taken(_) | Self::Longer(_) | Self::NotNewest(_) => Blame::Usage,
             Self::Lost { .. } => Blame::Data,
             Self::Fetch(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
+            Self::Key(e) => e.blame(),
+            Self::Publish(e) => e.blame(),
+            Self::Unseal(e) => e.blame(),
+            Self::Save(e) => e.blame(),
+            Self::Store(e) => xylem_base::blame_of(e),
         }
     }
 }
-
-crate::failure::of_library!(GetError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_publish::PublishError, xylem_sink::SaveError, xylem_store::StoreError);
 
 /// Most missing files that a message lists.
 const MAX_NAMED: usize = 20;
@@ -168,6 +187,8 @@ pub struct ServeOptions {
     pub accept_open: bool,
     /// How to announce a seed to peers that have no address of it.
     pub beside: AnnounceOptions,
+    /// Shows other threads what was served so far.
+    pub meter: ServedMeter,
 }
 
 /// Fetches one ticket.
@@ -188,15 +209,23 @@ pub fn get(
     let is_private = |manifest: &Manifest| manifest.sealed && !options.ciphertext;
     let grows = |manifest: &Manifest| manifest.growing.is_some_and(|growing| !growing.last);
     let is_asked_for = |manifest: &Manifest| is_private(manifest) || grows(manifest);
-    let known = match kept.filter(|signed| !is_asked_for(&signed.manifest)) {
-        Some(signed) => taken(&options.save, &signed.manifest)?.map(|path| (signed, path)),
-        None => None,
-    };
-    if let Some((signed, path)) = known {
+    let kept = kept.filter(|signed| !is_asked_for(&signed.manifest));
+    if let Some(signed) = &kept
+        && let Some(path) = taken(&options.save, &signed.manifest)?
+    {
         on_event(found(&signed.manifest));
-        return already_there(signed, &path, options, &store, stop, on_event);
+        return already_there(signed.clone(), &path, options, &store, false, stop, on_event);
+    }
+    if let Some(signed) = &kept
+        && let Some(path) = right_file(&options.save, &signed.manifest, &store, stop, on_event)?
+    {
+        on_event(found(&signed.manifest));
+        return right_already(signed.clone(), &path, options, &store, stop, on_event);
     }
     let mut fetch = start(options)?;
+    if let Some(signed) = kept.filter(|signed| merges(&options.save, &signed.manifest)) {
+        fetch.offer_whole(&signed)?;
+    }
     let manifest = fetch.manifest_of_any_tree(stop, on_event)?;
     let other_tree = manifest.tree != TreeKind::Blake3;
     let seeds = options.serve.as_ref().is_some_and(|serve| serve.seed);
@@ -222,7 +251,7 @@ pub fn get(
         }
         let signed = signed(&fetch, manifest, ticket);
         fetch.leave(stop, on_event);
-        return already_there(signed, &path, options, &store, stop, on_event);
+        return already_there(signed, &path, options, &store, false, stop, on_event);
     }
     let mut summary = fetch_ticket(&mut fetch, manifest, options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
@@ -303,6 +332,66 @@ fn taken(save: &SaveOptions, manifest: &Manifest) -> Result<Option<PathBuf>, Sav
     Ok(to.map(|to| to.path).filter(|path| path.symlink_metadata().is_ok()))
 }
 
+/// The file that `--overwrite` would replace, if its content is what the manifest names already.
+fn right_file(
+    save: &SaveOptions,
+    manifest: &Manifest,
+    store: &Store,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<Option<PathBuf>, GetError> {
+    let is_file = manifest.kind == PublicationKind::File && manifest.tree == TreeKind::Blake3;
+    if save.existing != Existing::Overwrite || save.range.is_some() || !is_file {
+        return Ok(None);
+    }
+    let Some(to) = Destination::choose(save, manifest)? else { return Ok(None) };
+    let there = store.medium().metadata(&to.path).ok();
+    // Other names of a file are not changed with it: then a new file takes the place of this one.
+    let same_size =
+        |meta: &Meta| meta.kind == FileKind::File && meta.size == manifest.size && meta.links == 1;
+    if !there.is_some_and(|meta| same_size(&meta)) {
+        return Ok(None);
+    }
+    // A file that can't be read is replaced as ever.
+    let is = root_of(&**store.medium(), &to.path, stop, &mut from_library(on_event));
+    if stop.raised() {
+        return Err(FetchError::Interrupted.into());
+    }
+    Ok(is.is_ok_and(|is| is == manifest.root).then_some(to.path))
+}
+
+/// The file has its content; it gets its mode and time.
+fn right_already(
+    signed: SignedPublication,
+    path: &Path,
+    options: &GetOptions,
+    store: &Store,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<GetSummary, GetError> {
+    if options.save.doing == FetchMode::DryRun {
+        on_event(Event::Library(LibraryEvent::DryRun {
+            files: 0,
+            bytes: 0,
+            replaced: 0,
+            removed: 0,
+        }));
+        return Ok(GetSummary::new(signed.manifest.root));
+    }
+    for what in restore_attributes(store, path, &signed.manifest)? {
+        on_event(Event::warning(what));
+    }
+    already_there(signed, path, options, store, true, stop, on_event)
+}
+
+/// Whether a fetch compares a directory that may be complete already with its listing.
+fn merges(save: &SaveOptions, manifest: &Manifest) -> bool {
+    save.existing == Existing::Overwrite
+        && save.range.is_none()
+        && manifest.kind == PublicationKind::Directory
+        && manifest.growing.is_none()
+}
+
 fn fetch_ticket(
     fetch: &mut Fetch,
     manifest: Manifest,
@@ -354,7 +443,7 @@ fn fetch_ticket(
             store,
             &options.save,
             ticket,
-            (&manifest, fetch.manifest_packet()),
+            record::FetchedManifest { manifest: &manifest, packet: fetch.manifest_packet() },
             path.as_deref(),
             wall_clock(),
             &mut from_library(on_event),
@@ -362,7 +451,9 @@ fn fetch_ticket(
     }
     let root = match &path {
         // The root that `xylem sum` prints; the file was verified by a root of another tree.
-        Some(path) if other_tree => root_of(&**store.medium(), path, &mut from_library(on_event))?,
+        Some(path) if other_tree => {
+            root_of(&**store.medium(), path, stop, &mut from_library(on_event))?
+        }
         _ => there.unwrap_or(manifest.root),
     };
     Ok(GetSummary {
@@ -406,6 +497,7 @@ fn join(
         publisher: signed.publisher,
         manifest: signed.packet.clone(),
         holdings,
+        meter: serve.meter.clone(),
     });
     let serve = options.serve.as_ref();
     let at_once = serve.is_some_and(|serve| serve.seed || !serve.listen.is_empty());
@@ -500,12 +592,13 @@ fn deliver_proven_nodes(fetch: &mut Fetch, sink: &mut dyn Sink, tally: &mut Tall
     fetch.close();
 }
 
-/// The final name is taken. Succeeds if the content in place is what the ticket names.
+/// The final name is taken. Succeeds if the content in place is what the ticket names, as it is if `is_compared`.
 fn already_there(
     signed: SignedPublication,
     path: &Path,
     options: &GetOptions,
     store: &Store,
+    is_compared: bool,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, GetError> {
@@ -527,7 +620,10 @@ fn already_there(
         ..GetSummary::new(root)
     };
     if !options.serve.as_ref().is_some_and(|serve| serve.seed) {
-        let found = root_as(store, &canonical, &root, &mut from_library(on_event))?;
+        if is_compared {
+            return Ok(summary);
+        }
+        let found = root_as(store, &canonical, &root, stop, &mut from_library(on_event))?;
         return if found == root { Ok(summary) } else { Err(taken()) };
     }
     let whole = onward(store, &canonical, signed, None, stop, &mut from_library(on_event))?;

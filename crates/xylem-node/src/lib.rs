@@ -7,13 +7,13 @@
 //! ([`xylem_base::Failure`]); a caller maps that to an exit code.
 
 mod event;
-mod failure;
 
 mod addresses;
 mod changes;
 mod dial;
 mod meeting;
 mod reaching;
+mod relay_key;
 mod shaping;
 mod ticket_meeting;
 
@@ -37,7 +37,7 @@ mod waking;
 
 pub use changes::at_changes;
 pub use discovery::{
-    AnnounceOptions, DhtStart, PublicOptions, PublicTarget, VolunteerUse, find_public,
+    AnnounceOptions, DhtStart, PublicOptions, PublicSharer, PublicTarget, VolunteerUse, find_public,
 };
 pub use event::{Event, FetchReport, GetterReport, GetterState, ReachStatus, RepositoryChange};
 pub use fetch::{AddressCount, Fetch, FetchError, FetchNext, FetchView, NotPublic, TriedPeer};
@@ -45,11 +45,12 @@ pub use follow::{Asked, VersionDialer, follow, newest};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
 pub use node::{
-    MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeError, NodeRole, NodeRoute, RelayOptions,
-    RepoOptions, run_node,
+    MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeError, NodeRole, NodeRoute, RelayAnswer,
+    RelayControl, RelayOptions, RelayOrder, RepoOptions, run_node,
 };
 pub use peers::HostError;
 pub use reaching::{news, to_dial};
+pub use relay_key::{KeyQuestionError, key_of_relay};
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{
@@ -66,11 +67,14 @@ pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;
 pub use xylem_peers::admission::Prove;
 pub use xylem_peers::reachable::{
-    FaceAddress, HostLookupError, HostPortError, LINK_PORT, LinkKeyError, NDN_PORT, NotDiallable,
-    PeerAddress, PeerUri, PeerUriError, PeerWay, Relay, RelayUriError, ResolveError,
+    FaceAddress, HostLookupError, HostPortError, LINK_PORT, LinkKeyError, NDN_PORT, NamedRelay,
+    NotDiallable, PeerAddress, PeerUri, PeerUriError, PeerWay, Relay, RelayUriError, ResolveError,
     ServerNameError, WEB_SOCKET_PORT, WayTaken,
 };
 pub use xylem_reach::kind::{NatKind, ReachWay};
 pub use xylem_reach::relay::RelayCounters as RelayMetrics;
+pub use xylem_reach::relay::{
+    AllowedClients, MAX_BANS, MAX_TOKENS, RelayBan, RelayLoad, TeamTokenError,
+};
 pub use xylem_sink::{GetSummary, PeerBytes};
 pub use xylem_sockets::SitePage;

@@ -18,7 +18,8 @@ pub fn to_dial(relay: &Relay) -> Result<RelayUse, HostLookupError> {
     let RelayWays { udp, tcp } = relay.ways(&look_up)?;
     let udp = udp.iter().filter_map(PeerAddress::link_address).flat_map(ways_to).collect();
     let (key, names) = (relay.at.key, Vec::new());
-    Ok(RelayUse { key, udp, tcp, listens: false, names, wants_code: false })
+    let token = relay.token.clone();
+    Ok(RelayUse { key, udp, tcp, listens: false, names, wants_code: false, token })
 }
 
 /// The peer that has this key, or else matches `or`, reached through a relay. `None` if the relay has no address.
@@ -36,7 +37,7 @@ pub(crate) fn through(
 /// A peer reached at this address, used to introduce other peers that have reached it.
 pub(crate) fn introducer(key: [u8; 32], at: SocketAddr) -> RelayUse {
     let (udp, tcp, names) = (vec![at], Vec::new(), Vec::new());
-    RelayUse { key, udp, tcp, listens: false, names, wants_code: false }
+    RelayUse { key, udp, tcp, listens: false, names, wants_code: false, token: None }
 }
 
 /// Registers with relays, so that other peers can find this end there by its key or by one of `names`. With `code` the

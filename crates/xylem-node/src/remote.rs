@@ -137,7 +137,7 @@ impl Remote for RemotePeers<'_, '_> {
             let added = fetch.transfer().add_object(object, root, geometry, segments, [], verifier);
             added.map_err(|e| xylem_base::Error::usage(e.to_string()))?;
         }
-        match self.noting(|on_event| fetch.drain(stop, on_event, &mut |event| Ok(keep(event)?))) {
+        match self.noting(|on_event| fetch.drain(stop, on_event, keep)) {
             Ok(()) => {
                 self.fetch = Some((fetch, published));
                 Ok(None)

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_base::{Error, Stop};
-use xylem_check::scrub::{ScrubOptions, ScrubSummary, Throttle};
+use xylem_base::Stop;
+use xylem_check::scrub::{ScrubError, ScrubOptions, ScrubSummary, Throttle};
 use xylem_link::StaticKey;
 use xylem_peers::reachable::PeerAddress;
 use xylem_store::Store;
@@ -38,7 +38,7 @@ pub fn scrub(
     repair: &RepairOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<ScrubSummary, Error> {
+) -> Result<ScrubSummary, ScrubError> {
     let store = Store::open(options.medium.shared(), directory)?;
     let own = xylem_keys::load_existing(&directory.join("keys").join("link")).ok();
     let own = own.map(|secret| StaticKey::from_bytes(secret).public().0);
@@ -48,7 +48,7 @@ pub fn scrub(
     let limit = repair.limit_rate.filter(|limit| *limit > 0);
     let limit = limit.map(|bytes| ReadRate { bytes, started: Instant::now() });
     let throttle = limit.as_ref().map(|limit| limit as &dyn Throttle);
-    Ok(xylem_check::scrub::scrub(&store, options, &mut peers, throttle, stop, &mut report)?)
+    xylem_check::scrub::scrub(&store, options, &mut peers, throttle, stop, &mut report)
 }
 
 /// A limit on bytes read a second.

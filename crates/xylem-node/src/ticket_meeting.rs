@@ -7,11 +7,11 @@ use std::time::Duration;
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
 use xylem_engine::{Engine, Meeting};
 use xylem_hash::Hash;
+use xylem_object::Ticket;
 use xylem_object::ticket::Address;
-use xylem_object::{PublisherId, Ticket};
 use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, CodeRole, PunchWay};
-use xylem_reach::names::TicketMeeting;
+use xylem_reach::names::RootMeeting;
 
 use crate::meeting::{CodeDht, DhtEntry, bind_both_families};
 
@@ -30,14 +30,14 @@ const SEEK_EVERY: Duration = Duration::from_secs(3_600);
 /// Interval at which punching begins anew: an address gets its few datagrams again.
 const PUNCH_ANEW: Duration = Duration::from_secs(600);
 
-fn punching(role: CodeRole, meeting: &TicketMeeting, near: bool) -> Option<CodePunching> {
+fn punching(role: CodeRole, meeting: &RootMeeting, near: bool) -> Option<CodePunching> {
     // Without randomness no link works either.
     Some(CodePunching::with_key(role, meeting.punch, near, &xylem_base::random().ok()?))
 }
 
 /// One ticket by which the sharer is listed.
 struct TicketListing {
-    meeting: TicketMeeting,
+    meeting: RootMeeting,
     /// Publications that have this ticket.
     uses: usize,
     announcing: Option<LookupId>,
@@ -52,7 +52,7 @@ struct TicketListing {
 }
 
 impl TicketListing {
-    fn new(meeting: TicketMeeting, now: Duration) -> Self {
+    fn new(meeting: RootMeeting, now: Duration) -> Self {
         Self {
             meeting,
             uses: 1,
@@ -116,13 +116,8 @@ impl TicketListings {
     }
 
     /// Lists the sharer by the ticket of a publication, once there is room. Returns whether there is now.
-    pub(crate) fn add(
-        &mut self,
-        engine: &mut Engine,
-        root: &Hash,
-        publisher: &PublisherId,
-    ) -> bool {
-        let meeting = TicketMeeting::new(root, publisher);
+    pub(crate) fn add(&mut self, engine: &mut Engine, root: &Hash) -> bool {
+        let meeting = RootMeeting::new(root);
         let place = self.listings.iter().position(|listing| listing.meeting == meeting);
         match place {
             Some(place) => self.listings[place].uses += 1,
@@ -133,8 +128,8 @@ impl TicketListings {
     }
 
     /// Ends that for a publication that is no longer served.
-    pub(crate) fn remove(&mut self, engine: &mut Engine, root: &Hash, publisher: &PublisherId) {
-        let meeting = TicketMeeting::new(root, publisher);
+    pub(crate) fn remove(&mut self, engine: &mut Engine, root: &Hash) {
+        let meeting = RootMeeting::new(root);
         let Some(place) = self.listings.iter().position(|known| known.meeting == meeting) else {
             return;
         };
@@ -243,7 +238,7 @@ const MOST_PAUSE: Duration = Duration::from_secs(60);
 /// Looks for a ticket's sharer in the DHT, and lists this machine as a getter.
 pub(crate) struct TicketSearch {
     entry: DhtEntry,
-    meeting: TicketMeeting,
+    meeting: RootMeeting,
     /// The ticket's link key, if it has one.
     key: Option<[u8; 32]>,
     /// When it asks, and whether it does.
@@ -269,11 +264,22 @@ impl TicketSearch {
             Address::Host(..) => false,
         };
         let is_here = ticket.relays.is_empty() && ticket.addresses.iter().all(is_own);
+        (entry.is_near() || !is_here)
+            .then(|| Self::with(entry, engine, &ticket.root, ticket.link_key))
+    }
+
+    /// For content of which nothing is known but its root. The first peer that answers has to show that it has it.
+    pub(crate) fn of_root(engine: &mut Engine, root: &Hash, how: &CodeDht) -> Self {
+        let entry = DhtEntry::new(engine, Meeting::Tickets, how);
+        Self::with(entry, engine, root, None)
+    }
+
+    fn with(entry: DhtEntry, engine: &Engine, root: &Hash, key: Option<[u8; 32]>) -> Self {
         let asks_at = engine.now() + ASK_AFTER;
-        (entry.is_near() || !is_here).then(|| Self {
+        Self {
             entry,
-            meeting: TicketMeeting::new(&ticket.root, &ticket.publisher),
-            key: ticket.link_key,
+            meeting: RootMeeting::new(root),
+            key,
             asks_at,
             asks: false,
             look_at: asks_at,
@@ -283,7 +289,7 @@ impl TicketSearch {
             announce_at: asks_at,
             found: None,
             is_alone: false,
-        })
+        }
     }
 
     /// Begins to ask once it is time. Returns true then: this is reported before anything is sent.

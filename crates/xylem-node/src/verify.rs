@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use xylem_base::{Blame, Error, FileMedium, Stop, canonical_in};
-use xylem_check::verify::{Extras, VerifySummary};
+use xylem_base::{Blame, Failure, FileMedium, Stop, canonical_in};
+use xylem_check::verify::{Extras, VerificationError, VerifySummary};
 use xylem_object::Ticket;
 use xylem_peers::reachable::PeerAddress;
 use xylem_publish::root_of;
@@ -46,7 +46,7 @@ pub fn verify(
     options: &VerifyOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<VerifySummary, Error> {
+) -> Result<VerifySummary, VerificationError> {
     let store = Store::open(options.medium.shared(), &options.store)?;
     let asked =
         RepairOptions { peers: options.from.clone(), give_up: options.give_up, limit_rate: None };
@@ -66,6 +66,11 @@ pub fn verify(
     Ok(grown.unwrap_or(compared))
 }
 
+/// An error of a fetch, as one of the comparison.
+fn remote(error: impl Into<Box<dyn Failure>>) -> VerificationError {
+    VerificationError::Remote(error.into())
+}
+
 /// Checks whether a file that is not the ticket's checkpoint is a later checkpoint's prefix, for a file that grows.
 /// Returns the summary to report if so. `None` if it isn't, or if no reachable peer can prove it.
 fn grown(
@@ -73,9 +78,9 @@ fn grown(
     options: &VerifyOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<Option<VerifySummary>, Error> {
+) -> Result<Option<VerifySummary>, VerificationError> {
     match shown(store, options, stop, on_event) {
-        Err(e) if e.blame == Blame::Network || e.blame == Blame::Usage => Ok(None),
+        Err(e) if matches!(e.blame(), Blame::Network | Blame::Usage) => Ok(None),
         shown => shown,
     }
 }
@@ -85,23 +90,25 @@ fn shown(
     options: &VerifyOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<Option<VerifySummary>, Error> {
+) -> Result<Option<VerifySummary>, VerificationError> {
     let VerifyOptions { path, ticket, from, give_up, .. } = options;
     let links = LinkOptions::default();
-    let mut fetch = Fetch::new(ticket, from, *give_up, None, &links, false)?;
-    let named = fetch.manifest(stop, on_event)?;
+    let mut fetch = Fetch::new(ticket, from, *give_up, None, &links, false).map_err(remote)?;
+    let named = fetch.manifest(stop, on_event).map_err(remote)?;
     if named.growing.is_none() {
         return Ok(None);
     }
     let size = path.metadata().map_or(0, |meta| meta.len());
     let smallest = named.size;
-    let found = newest(&mut fetch, ticket.publisher, &options.store, named, stop, on_event)?;
+    let found = newest(&mut fetch, ticket.publisher, &options.store, named, stop, on_event);
+    let found = found.map_err(remote)?;
     if !(smallest..=found.size).contains(&size) {
         return Ok(None);
     }
     let canonical = canonical_in(&**store.medium(), path)?;
-    let root = root_of(&**store.medium(), &canonical, &mut from_library(on_event))?;
-    let (shown, _) = continues(&mut fetch, (size, root), &found, stop, on_event)?;
+    let root = root_of(&**store.medium(), &canonical, stop, &mut from_library(on_event))?;
+    let continued = continues(&mut fetch, size, root, &found, stop, on_event);
+    let (shown, _) = continued.map_err(remote)?;
     fetch.close();
     if shown.is_err() {
         return Ok(None);

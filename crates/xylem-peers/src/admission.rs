@@ -131,7 +131,8 @@ impl<K: Copy> Admission<K> {
         now: Duration,
         kind: FaceKind,
         from: IpAddr,
-        (faces, carriers): (usize, usize),
+        faces: usize,
+        carriers: usize,
     ) -> AdmissionVerdict<K> {
         let connections = self.connections.len().saturating_add(self.local.len());
         let connections = connections.saturating_add(carriers);

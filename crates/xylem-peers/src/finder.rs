@@ -12,8 +12,13 @@ use crate::reachable::may_be_dialled;
 
 /// Interval at which each linked peer is asked.
 const ASK_EVERY: Duration = Duration::from_secs(5);
+/// The first interval; each is twice the one before, up to [`ASK_EVERY`]. Getters that begin together have announced
+/// nothing when the first of them ask.
+const FIRST_ASK_AGAIN: Duration = Duration::from_millis(300);
 /// How long an answer is awaited.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// A peer is not asked anew before this long without its answer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(1);
 /// Longest possible answer, bytes; almost all other packets are longer.
 const LONGEST: usize = 4_096;
 /// Most handshakes with hinted peers under way at once.
@@ -42,6 +47,8 @@ pub struct Finder {
     /// Whether hints are followed.
     follows: bool,
     asks_at: Duration,
+    /// The next interval.
+    pause: Duration,
     asked: HashMap<FaceId, (Name, Duration)>,
     known: HashMap<[u8; 32], HintState>,
     /// Whether there may be a peer to dial.
@@ -73,6 +80,7 @@ impl Finder {
             announced: None,
             follows,
             asks_at: from,
+            pause: FIRST_ASK_AGAIN,
             asked: HashMap::new(),
             known: named.into_iter().map(|key| (key, HintState::Settled)).collect(),
             fresh: false,
@@ -107,9 +115,14 @@ impl Finder {
         if self.poll_timeout().is_none_or(|at| now < at) {
             return;
         }
-        self.asks_at = now + ASK_EVERY;
+        self.asks_at = now.saturating_add(self.pause);
+        self.pause = self.pause.saturating_mul(2).min(ASK_EVERY);
         self.asked.retain(|_, (_, at)| *at + PATIENCE > now);
         for face in links {
+            let is_open = |(_, at): &(Name, Duration)| *at + ANSWERED_WITHIN > now;
+            if self.asked.get(&face).is_some_and(is_open) {
+                continue;
+            }
             // A system without randomness now may have some at the next attempt.
             let Ok(nonce) = xylem_base::random() else { return };
             let name = peers::question(self.prefix.as_ref(), nonce, self.announced.as_ref());
@@ -264,6 +277,23 @@ mod tests {
         assert!(finder.next(NOW).is_none(), "the ticket's own");
         finder.note_hint(NOW, hint(2, &["127.0.0.1:4000"]), true);
         assert!(finder.next(NOW).is_some());
+    }
+
+    #[test]
+    fn peers_are_asked_often_at_first() {
+        let (mut finder, mut asked, mut now) = (finder(), Vec::new(), Duration::ZERO);
+        while now < Duration::from_secs(20) {
+            // The first peer answers at once, the second never.
+            let links = [FaceId(1), FaceId(2)].into_iter();
+            finder.ask(now, links, &mut |face, _| asked.push((face.0, now.as_millis())));
+            finder.asked.remove(&FaceId(1));
+            now = finder.poll_timeout().unwrap();
+        }
+        let of = |face| {
+            asked.iter().filter(|(of, _)| *of == face).map(|(_, at)| *at).collect::<Vec<_>>()
+        };
+        assert_eq!(of(1), [0, 300, 900, 2_100, 4_500, 9_300, 14_300, 19_300]);
+        assert_eq!(of(2), [0, 2_100, 4_500, 9_300, 14_300, 19_300]);
     }
 
     #[test]

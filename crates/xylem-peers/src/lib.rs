@@ -20,6 +20,7 @@ mod seed;
 pub mod code;
 
 pub mod command_times;
+pub mod relay_bans;
 pub mod relay_clients;
 
 pub use finder::{Finder, PeerToDial};

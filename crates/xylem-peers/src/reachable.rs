@@ -21,7 +21,7 @@ use xylem_base::json;
 pub use peer::{FaceAddress, KEYLESS, PeerAddress};
 pub use place::{HostPort, HostPortError, LinkKeyError, ServerNameError, split_key, split_sni};
 pub use redials::Redials;
-pub use relay::{MAX_RELAYS, Relay, RelayLimit, RelayUriError, RelayWays};
+pub use relay::{MAX_RELAYS, NamedRelay, Relay, RelayLimit, RelayUriError, RelayWays};
 pub use starts::Starts;
 pub use taken::{FetchWays, PeerWay, WayTaken};
 pub use uri::{

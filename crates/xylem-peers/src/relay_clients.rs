@@ -10,8 +10,8 @@ use xylem_hash::hash;
 use xylem_store::{Clobber, Durability, StoreError, write_whole};
 
 const NAME: &str = "relay-clients";
-/// Largest file, bytes; enough for a hundred thousand clients.
-const MAX_FILE: u64 = 4 << 20;
+/// Largest file, bytes; enough for two and a half million clients.
+const MAX_FILE: u64 = 64 << 20;
 /// Length of the hash at the end of the file, bytes.
 const HASH_LEN: usize = 32;
 

@@ -17,7 +17,7 @@ pub mod served;
 
 mod opening;
 
-pub use opening::{OpeningOptions, open};
+pub use opening::{OpeningError, OpeningOptions, open};
 pub use publish::{
     Onward, PublishError, Published, Recipients, Sealing, Serving, onward, publish, publish_sealed,
     rebuild, recorded_looks, root_as, root_of, rules_before, signed_at,

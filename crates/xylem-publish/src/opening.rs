@@ -2,17 +2,17 @@
 
 use std::path::Path;
 
-use xylem_base::{Blame, Error, Stop, UnixTime, canonical_in};
+use xylem_base::{Blame, Failure, Stop, UnixTime, advised, blame_of, canonical_in};
 use xylem_files::LibraryEvent;
 use xylem_files::reads::Reads;
 use xylem_files::walk::Selection;
 use xylem_object::{Publication, PublicationError, PublisherKey};
 use xylem_packet::Name;
-use xylem_store::Store;
+use xylem_store::{Store, StoreError};
 
-use crate::follow::{Author, FollowOptions, Grower};
+use crate::follow::{Author, FollowOptions, GrowError, Grower};
 use crate::publications::ServedContent;
-use crate::{Sealing, onward, publish, publish_sealed, signed_at};
+use crate::{PublishError, Sealing, onward, publish, publish_sealed, signed_at};
 
 /// How a path is shared.
 pub struct OpeningOptions<'a> {
@@ -30,6 +30,35 @@ pub struct OpeningOptions<'a> {
     pub sealing: Option<Sealing<'a>>,
 }
 
+/// Why content cannot be opened for serving.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpeningError {
+    /// It cannot be hashed.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// It grows, and cannot be followed.
+    #[error(transparent)]
+    Grow(#[from] GrowError),
+    /// Nothing can be published under the name.
+    #[error(transparent)]
+    Publication(#[from] PublicationError),
+    /// The store fails.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+}
+
+impl Failure for OpeningError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Publish(e) => e.blame(),
+            Self::Grow(e) => e.blame(),
+            Self::Publication(_) => Blame::Usage,
+            Self::Store(e) => blame_of(e),
+        }
+    }
+}
+
 /// Hashes and signs the content of `path`, and opens it for serving. Fetched content that is unchanged is served with
 /// its original publisher's signature, unless it is to be published as our own.
 ///
@@ -42,21 +71,19 @@ pub fn open(
     now: UnixTime,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
-) -> Result<ServedContent, Error> {
+) -> Result<ServedContent, OpeningError> {
     let OpeningOptions { name, key, .. } = *how;
     if let Some(follow) = how.follow {
         let author = Author { name, key };
         let grower = Grower::open(store, path, follow, &author, now, stop, on_event)?;
         return Ok(ServedContent::Growing(Box::new(grower)));
     }
-    let unusable = |e: PublicationError| Error { blame: Blame::Usage, message: e.to_string() };
     let path = canonical_in(&**store.medium(), path)?;
     if let Some(sealing) = &how.sealing {
         let (published, prefix, medium) =
             publish_sealed(store, &path, name, how.selection, sealing, now, stop, on_event)?;
         let packet = published.sign(&prefix, key)?;
-        let publication =
-            Publication::new(prefix, packet, &key.public()).map_err(unusable)?.with_metadata(key);
+        let publication = Publication::new(prefix, packet, &key.public())?.with_metadata(key);
         let serving = Box::new(published.serve_without_waiting(medium));
         return Ok(ServedContent::Still { publication: Box::new(publication), serving });
     }
@@ -66,7 +93,7 @@ pub fn open(
         Some(signed) if signed.manifest.root == published.manifest.root => {
             let reads = Reads::over(store.medium().clone(), &path);
             if let Some(onward) = onward(store, &path, signed, Some(&reads), stop, on_event)? {
-                let answers = onward.answers(reads).map_err(unusable)?;
+                let answers = onward.answers(reads)?;
                 return Ok(ServedContent::Onward(Box::new(answers)));
             }
         }
@@ -80,8 +107,7 @@ pub fn open(
         None => {}
     }
     let packet = published.sign(&prefix, key)?;
-    let publication =
-        Publication::new(prefix, packet, &key.public()).map_err(unusable)?.with_metadata(key);
+    let publication = Publication::new(prefix, packet, &key.public())?.with_metadata(key);
     let serving = Box::new(published.serve_without_waiting(store.medium().clone()));
     Ok(ServedContent::Still { publication: Box::new(publication), serving })
 }

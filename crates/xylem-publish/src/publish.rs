@@ -12,7 +12,7 @@ use std::path::Path;
 
 use xylem_base::{Stop, UnixTime, os_bytes};
 use xylem_files::hashing::{self, HashJob, HashOutputs, packed_slots};
-use xylem_files::record::{self, PathRecord};
+use xylem_files::record::{self, PathRecord, RecordNote};
 use xylem_files::sums::{KeptSums, NewSums};
 use xylem_files::walk::{Selection, WalkRules};
 use xylem_files::{LibraryEvent, ours};
@@ -75,8 +75,9 @@ pub fn publish(
                 return Err(PublishError::ExclusionsLost(path.to_path_buf()));
             }
             let rules = WalkRules::new(asked, &exclude)?;
-            let (known, how) = (known.map(|r| r.root), (SegmentSize::DEFAULT, &rules));
-            let mut published = directory::publish(store, path, known, how, stop, on_event)?;
+            let (known, segment) = (known.map(|r| r.root), SegmentSize::DEFAULT);
+            let mut published =
+                directory::publish(store, path, known, segment, &rules, stop, on_event)?;
             describe(&mut published.manifest, &meta);
             published.manifest.file_name = file_name;
             published
@@ -88,7 +89,8 @@ pub fn publish(
     let before = known.and_then(|r| Some((r.root, r.note.version?)));
     let version = next_version(before, root, now, on_event);
     let state = FileState::of(&meta);
-    record::shared(store, &key, &published.manifest, state, (version, exclude), known, now)?;
+    let note = RecordNote::of_version(version, exclude);
+    record::shared(store, &key, &published.manifest, state, note, known, now)?;
     match naming::versioned(object.as_ref(), version) {
         Ok(prefix) => Ok((published, prefix)),
         Err(source) => Err(PublishError::Name { name: object, source }),
@@ -175,8 +177,8 @@ fn publish_file(
     let fits = |o: &FileRef| o.metadata().is_ok_and(|m| m.size == slots * NODE_LEN as u64);
     let outboard = outboard.filter(fits);
     let list_len = list_len(state.size, segment);
-    let size = (list_len, segment);
-    let sums = known.filter(|_| list_len > 0).and_then(|r| KeptSums::open(store, &r, size));
+    let open = |root| KeptSums::open(store, &root, list_len, segment);
+    let sums = known.filter(|_| list_len > 0).and_then(open);
     let (root, outboard, sums) = match (known, outboard) {
         // Content that was shared without a list is hashed once more. Fetched content is served without one.
         (Some(root), outboard)
@@ -197,7 +199,7 @@ fn publish_file(
             record::record_looks(store, path, &root, std::iter::once(DiskAttributes::of(meta)))?;
             let kept =
                 if small { None } else { Some(store.keep(new, &root, ObjectPart::Outboard)?) };
-            let list = list.map(|list| list.keep(store, &root, size)).transpose()?;
+            let list = list.map(|list| list.keep(store, &root, list_len, segment)).transpose()?;
             (root, kept, list.flatten())
         }
     };
@@ -240,8 +242,7 @@ pub fn rebuild(
         FileKind::Directory => {
             let known = PathRecord::recall(store, &os_bytes(path.as_os_str()));
             let rules = rules_before(known.as_ref())?;
-            let how = (SegmentSize::DEFAULT, &rules);
-            directory::publish(store, path, None, how, stop, on_event)?
+            directory::publish(store, path, None, SegmentSize::DEFAULT, &rules, stop, on_event)?
         }
         _ => publish_file(store, path, &meta, None, SegmentSize::DEFAULT, stop, on_event)?,
     };
@@ -257,16 +258,17 @@ pub fn root_as(
     store: &Store,
     path: &Path,
     root: &Hash,
+    stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Hash, PublishError> {
     let medium = &**store.medium();
     let at = |e| StoreError::from_io("read", path, None, e);
     if medium.metadata(path).map_err(at)?.kind != FileKind::Directory {
-        return root_of(medium, path, on_event);
+        return root_of(medium, path, stop, on_event);
     }
     let before = LastPublication::open(store, path, root, SegmentSize::DEFAULT)
         .map(LastPublication::only_lists);
-    directory::root_of(medium, path, before, on_event)
+    directory::root_of(medium, path, before, stop, on_event)
 }
 
 /// Returns the root that publishing the canonical `path` would give; stores nothing.
@@ -276,15 +278,16 @@ pub fn root_as(
 pub fn root_of(
     medium: &dyn Medium,
     path: &Path,
+    stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Hash, PublishError> {
     let at = |e| StoreError::from_io("read", path, None, e);
     if medium.metadata(path).map_err(at)?.kind == FileKind::Directory {
-        return directory::root_of(medium, path, None, on_event);
+        return directory::root_of(medium, path, None, stop, on_event);
     }
     let (state, segment) = (hashing::state_of(medium, path)?, SegmentSize::DEFAULT);
     let job = HashJob { path: path.to_path_buf(), state, slot: None, segment, sums: None };
-    Ok(hashing::hash_all(medium, &[job], HashOutputs::default(), &Stop::new(), on_event)?[0])
+    Ok(hashing::hash_all(medium, &[job], HashOutputs::default(), stop, on_event)?[0])
 }
 
 #[cfg(test)]

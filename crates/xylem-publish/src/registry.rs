@@ -105,13 +105,19 @@ impl From<Written> for Registered {
 impl Registered {
     /// Returns the id by which users name it, besides its path: eight digits that stay as long as it is shared.
     pub fn id(&self) -> String {
-        let mut whole = os_bytes(self.path.as_os_str());
-        whole.push(0);
-        whole.extend_from_slice(self.terms.name.as_deref().unwrap_or_default().as_bytes());
-        let mut id = xylem_hash::hash(&whole).to_hex().to_string();
-        id.truncate(8);
-        id
+        share_id(&self.path, self.terms.name.as_deref())
     }
+}
+
+/// Returns the id of a share of the canonical `path` under the name that was asked for.
+#[must_use]
+pub fn share_id(path: &Path, name: Option<&str>) -> String {
+    let mut whole = os_bytes(path.as_os_str());
+    whole.push(0);
+    whole.extend_from_slice(name.unwrap_or_default().as_bytes());
+    let mut id = xylem_hash::hash(&whole).to_hex().to_string();
+    id.truncate(8);
+    id
 }
 
 /// All shares in the background.

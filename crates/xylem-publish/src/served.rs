@@ -2,6 +2,8 @@
 //! sent as [`GetterTraffic`].
 
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -31,6 +33,40 @@ impl ServedCounts {
             peers: self.peers.saturating_add(other.peers),
             fetched: self.fetched.saturating_add(other.fetched),
         }
+    }
+}
+
+/// Counts of one publication and the number of links, which another thread reads while it is served.
+#[derive(Clone, Debug, Default)]
+pub struct ServedMeter(Arc<MeterCells>);
+
+#[derive(Debug, Default)]
+struct MeterCells {
+    bytes: AtomicU64,
+    peers: AtomicU64,
+    fetched: AtomicU64,
+    links: AtomicUsize,
+}
+
+impl ServedMeter {
+    /// Sets what [`Self::read`] returns from now on.
+    pub fn set(&self, counts: ServedCounts, links: usize) {
+        let ServedCounts { bytes, peers, fetched } = counts;
+        self.0.bytes.store(bytes, Ordering::Relaxed);
+        self.0.peers.store(peers, Ordering::Relaxed);
+        self.0.fetched.store(fetched, Ordering::Relaxed);
+        self.0.links.store(links, Ordering::Relaxed);
+    }
+
+    /// Returns the counts, and how many links are up.
+    #[must_use]
+    pub fn read(&self) -> (ServedCounts, usize) {
+        let counts = ServedCounts {
+            bytes: self.0.bytes.load(Ordering::Relaxed),
+            peers: self.0.peers.load(Ordering::Relaxed),
+            fetched: self.0.fetched.load(Ordering::Relaxed),
+        };
+        (counts, self.0.links.load(Ordering::Relaxed))
     }
 }
 

@@ -152,11 +152,12 @@ pub(crate) fn verify(
         store: self::store(store)?,
         medium: FileMedium::default(),
     };
-    let running =
-        RunningCall::start(move |stop, mut on_event| xylem::verify(&options, stop, &mut on_event))?;
+    let running = RunningCall::start(move |stop, mut on_event| {
+        Ok(xylem::verify(&options, stop, &mut on_event)?)
+    })?;
     let found = running.finish(py, |event| log(py, &event))?;
-    let damage = found.damage.into_iter().map(|d| (d.path, d.start, d.end, d.what));
-    let extra = found.extra.into_iter().map(|e| (e.path, 0, 0, e.what));
+    let damage = found.damage.into_iter().map(|d| (d.path, d.start, d.end, d.what.to_string()));
+    let extra = found.extra.into_iter().map(|e| (e.path, 0, 0, e.what.to_string()));
     let damage = damage.chain(extra).collect();
     let root = found.root.to_hex().to_string();
     Ok((Verified { root, bytes: found.bytes, files: found.files }, damage))

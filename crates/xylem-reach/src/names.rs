@@ -28,9 +28,8 @@ const LAN: &str = "xylem v1 present on this LAN with a publication";
 const CODE: &str = "xylem v1 shows a code on this LAN";
 const DHT: &str = "xylem v1 key in the DHT of a root";
 const KNOCK: &str = "xylem v1 knock of who found a root in the DHT";
-const OF_SHARERS: &str = "xylem v1 key in the DHT of the sharers of a ticket";
-const OF_GETTERS: &str = "xylem v1 key in the DHT of the getters of a ticket";
-const PUNCH: &str = "xylem v1 punch between holders of a ticket";
+const OF_GETTERS: &str = "xylem v1 key in the DHT of the getters of a root";
+const PUNCH: &str = "xylem v1 punch between holders of a root";
 const OF_VOLUNTEERS: &str = "xylem v1 key in the DHT of volunteer relays";
 const SALT: &str = "xylem v1 salt in the DHT of a name";
 const VERSION: u8 = 1;
@@ -91,30 +90,25 @@ pub fn dht_knock(root: &Hash) -> [u8; 32] {
     xylem_hash::derive_key(KNOCK, root.as_bytes())
 }
 
-/// How sharers and getters of one ticket meet in the DHT. Without the ticket, or what is in it, none of it can be computed.
+/// How public sharers and getters of one root meet in the DHT. Without the root, which a ticket has, none of it can be computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TicketMeeting {
-    /// The key under which the DHT lists sharers.
+pub struct RootMeeting {
+    /// The key under which the DHT lists sharers ([`dht_key`]).
     pub sharers: [u8; DHT_KEY_LEN],
-    /// The key under which it lists getters that have found no sharer at the ticket's addresses.
+    /// The key under which it lists getters that no sharer has answered.
     pub getters: [u8; DHT_KEY_LEN],
     /// The key of the datagrams by which the two open their NATs.
     pub punch: [u8; 32],
 }
 
-impl TicketMeeting {
-    /// The meeting for a ticket with this root and publisher.
-    pub fn new(root: &Hash, publisher: &PublisherId) -> Self {
-        let mut material = [0; 64];
-        material[..32].copy_from_slice(root.as_bytes());
-        material[32..].copy_from_slice(&publisher.0);
-        let key = |context| {
-            let mut key = [0; DHT_KEY_LEN];
-            key.copy_from_slice(&xylem_hash::derive_key(context, &material)[..DHT_KEY_LEN]);
-            key
-        };
-        let punch = xylem_hash::derive_key(PUNCH, &material);
-        Self { sharers: key(OF_SHARERS), getters: key(OF_GETTERS), punch }
+impl RootMeeting {
+    /// The meeting for content with this root.
+    pub fn new(root: &Hash) -> Self {
+        let mut getters = [0; DHT_KEY_LEN];
+        getters
+            .copy_from_slice(&xylem_hash::derive_key(OF_GETTERS, root.as_bytes())[..DHT_KEY_LEN]);
+        let punch = xylem_hash::derive_key(PUNCH, root.as_bytes());
+        Self { sharers: dht_key(root), getters, punch }
     }
 }
 
@@ -186,20 +180,16 @@ mod tests {
     const PUBLISHER: PublisherId = PublisherId([9; 32]);
 
     #[test]
-    fn a_ticket_is_met_by_its_root_and_publisher_alone() {
-        let meeting = TicketMeeting::new(&Hash::from_bytes(ROOT), &PUBLISHER);
-        assert_eq!(meeting, TicketMeeting::new(&Hash::from_bytes(ROOT), &PUBLISHER));
-        let others = [
-            TicketMeeting::new(&Hash::from_bytes([4; 32]), &PUBLISHER),
-            TicketMeeting::new(&Hash::from_bytes(ROOT), &PublisherId([8; 32])),
-        ];
-        let mut keys = vec![dht_key(&Hash::from_bytes(ROOT))];
-        keys.extend([meeting, others[0], others[1]].iter().flat_map(|it| [it.sharers, it.getters]));
-        let count = keys.len();
-        keys.sort();
+    fn sharers_and_getters_meet_by_the_root_alone() {
+        let (root, other) = (Hash::from_bytes(ROOT), Hash::from_bytes([4; 32]));
+        let (meeting, other) = (RootMeeting::new(&root), RootMeeting::new(&other));
+        assert_eq!(meeting, RootMeeting::new(&root));
+        assert_eq!(meeting.sharers, dht_key(&root), "where `get b3:` looks for them, too");
+        let mut keys = [meeting, other].map(|it| [it.sharers, it.getters]).concat();
+        keys.sort_unstable();
         keys.dedup();
-        assert_eq!(keys.len(), count);
-        assert!(others.iter().all(|other| other.punch != meeting.punch));
+        assert_eq!(keys.len(), 4);
+        assert_ne!(other.punch, meeting.punch);
     }
 
     #[test]

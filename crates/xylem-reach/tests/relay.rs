@@ -7,7 +7,8 @@ use std::time::Duration;
 use relay_world::{Conditions, World, at, key};
 use xylem_object::PublisherKey;
 use xylem_reach::relay::{
-    ConnectTarget, RelayConfig, RelayEvent, RelayPort, RelayRefusal, RelayServer, VouchedName,
+    ConnectTarget, RelayBan, RelayConfig, RelayEvent, RelayPort, RelayRefusal, RelayServer,
+    VouchedName,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -693,4 +694,50 @@ fn registering_a_name_requires_a_vouch() {
     world.run(world.now() + SECOND);
     let refused = RelayEvent::Refused(None, RelayRefusal::NotVouched);
     assert_eq!(world.events(thief).last(), Some(&refused));
+}
+
+#[test]
+fn the_load_names_the_clients_that_send() {
+    let mut world = world();
+    let (b, a) = (world.client(true, vec![]), world.client(false, vec![]));
+    world.register(b);
+    world.run(SECOND);
+    let tag = world.register_and_connect(a, ConnectTarget::Key(key(b)));
+    world.run(SECOND + SECOND / 2);
+    world.send(a, tag, &[7; 988]);
+    world.run(2 * SECOND + SECOND / 10);
+    let now = world.now();
+    let load = world.relay.load(now, 10);
+    assert_eq!((load.bytes_per_second, load.counters.registrations), (1_000, 2));
+    let mut clients: Vec<[u8; 32]> = load.clients.iter().map(|one| one.key).collect();
+    clients.sort_unstable();
+    assert_eq!(clients, [key(b), key(a)]);
+    assert!(load.clients.iter().all(|one| (one.bytes_per_second, one.circuits) == (1_000, 1)));
+    let [site] = &load.sites[..] else { panic!("one site") };
+    assert_eq!((site.registrations, site.bytes_per_second), (2, 2_000));
+    let later = world.relay.load(now + 3 * SECOND, 10);
+    assert_eq!((later.bytes_per_second, later.clients.len(), later.sites.len()), (0, 0, 1));
+}
+
+#[test]
+fn a_banned_client_is_removed_and_refused_until_the_ban_ends() {
+    let mut world = world();
+    let (a, b) = (world.client(true, vec![]), world.client(true, vec![]));
+    world.register(a);
+    world.register(b);
+    world.run(SECOND);
+    let ban = RelayBan::Key(key(a));
+    assert_eq!(world.relay.ban(ban), Some(1));
+    assert_eq!(world.relay.metrics().registrations, 1);
+    world.register(a);
+    world.run(2 * SECOND);
+    let refused = RelayEvent::Refused(None, RelayRefusal::Banned);
+    assert!(world.events(a).contains(&refused));
+    // The network of all of them.
+    assert_eq!(world.relay.ban("192.0.2.0/24".parse().unwrap()), Some(1));
+    assert_eq!(world.relay.bans().len(), 2);
+    assert!(world.relay.unban(&"192.0.2.0/24".parse().unwrap()) && world.relay.unban(&ban));
+    world.register(a);
+    world.run(3 * SECOND);
+    assert_eq!(world.relay.metrics().registrations, 1);
 }

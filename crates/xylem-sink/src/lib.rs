@@ -19,7 +19,7 @@ pub mod sealed;
 pub use ordered::WriteError;
 pub use sink::{
     Context, Destination, Nodes, SaveError, Sink, Tally, abandon_fetch, deliver, file_name_of,
-    make, staging_path,
+    make, restore_attributes, staging_path,
 };
 pub(crate) use sink::{Copies, attributes_of};
 pub use summary::{GetSummary, PeerBytes};

@@ -121,7 +121,8 @@ impl UnsealedList {
     pub fn read(
         medium: &dyn Medium,
         at: &Path,
-        (publisher, prefix): (PublisherId, NameRef<'_>),
+        publisher: PublisherId,
+        prefix: NameRef<'_>,
         us: impl IntoIterator<Item = Result<StaticKey, KeyFileError>>,
     ) -> Result<Self, UnsealError> {
         let (keys, sealed) = (whole(medium, &at.join(KEYS))?, whole(medium, &at.join(LIST))?);

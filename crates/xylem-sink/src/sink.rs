@@ -41,6 +41,7 @@ pub use context::{Context, Nodes, Sink, Tally};
 pub use destination::{Destination, file_name_of};
 pub(crate) use directory::copies::Copies;
 pub use error::SaveError;
+pub use file::restore_attributes;
 
 /// Returns where a fetch of a directory to `at` stores files until it is complete.
 pub fn staging_path(at: &Path) -> PathBuf {

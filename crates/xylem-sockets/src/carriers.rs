@@ -68,6 +68,17 @@ pub struct Carriers {
     refused: u64,
 }
 
+/// An accepted connection.
+#[derive(Debug)]
+pub struct CarrierAccept {
+    /// The kind of carrier that its listener takes.
+    pub carrier: Carrier,
+    /// The connection.
+    pub socket: TcpStream,
+    /// The address that it comes from.
+    pub far: SocketAddr,
+}
+
 impl Carriers {
     /// Makes an empty set; `random` makes the addresses of this engine unique.
     pub fn new(random: [u8; 5]) -> Self {
@@ -140,10 +151,12 @@ impl Carriers {
     pub fn accept(
         &mut self,
         now: Duration,
-        (id, token): (CarrierId, Token),
-        (carrier, socket, far): (Carrier, TcpStream, SocketAddr),
+        id: CarrierId,
+        token: Token,
+        accepted: CarrierAccept,
         poll: &Poll,
     ) -> io::Result<()> {
+        let CarrierAccept { carrier, socket, far } = accepted;
         let session = match &self.server {
             Some(config) if carrier.is_tls() => {
                 let session = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
@@ -155,7 +168,7 @@ impl Carriers {
         let pipe = Pipe::new(socket, session);
         self.insert(
             id,
-            CarrierConnection::new(pipe, CarrierRole::Server, carrier, token, (far, near), now),
+            CarrierConnection::new(pipe, CarrierRole::Server, carrier, token, far, near, now),
             poll,
         )
     }
@@ -186,7 +199,8 @@ impl Carriers {
     pub fn dial(
         &mut self,
         now: Duration,
-        (id, token): (CarrierId, Token),
+        id: CarrierId,
+        token: Token,
         to: CarrierDial<'_>,
         poll: &Poll,
     ) -> io::Result<()> {
@@ -202,9 +216,13 @@ impl Carriers {
             None => address.to_string(),
         };
         let pipe = Pipe::new(TcpStream::connect(address)?, session);
-        let ends = (address, SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0)));
+        let near = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
         let role = CarrierRole::Client { authority };
-        self.insert(id, CarrierConnection::new(pipe, role, carrier, token, ends, now), poll)
+        self.insert(
+            id,
+            CarrierConnection::new(pipe, role, carrier, token, address, near, now),
+            poll,
+        )
     }
 
     fn client_session(&mut self, name: Option<&str>, ip: IpAddr) -> io::Result<ClientConnection> {

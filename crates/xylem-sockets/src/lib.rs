@@ -25,7 +25,7 @@ mod websocket;
 mod carriers;
 
 pub use buffers::BufferPool;
-pub use carriers::{CarrierDial, CarrierId, Carriers, HostIsFull};
+pub use carriers::{CarrierAccept, CarrierDial, CarrierId, Carriers, HostIsFull};
 pub use descriptors::descriptors;
 pub use listener::listen_tcp;
 pub use multicast::Multicast;

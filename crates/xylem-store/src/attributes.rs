@@ -68,6 +68,18 @@ impl RefusedAttributes {
     }
 }
 
+/// Sets those attributes that the open file does not have yet.
+///
+/// # Errors
+/// The medium's, if more than an attribute is concerned.
+pub fn set_attributes(
+    file: &FileRef,
+    attributes: &Attributes,
+    unset: &mut RefusedAttributes,
+) -> Result<(), StoreError> {
+    apply(file, &differing(attributes, &file.metadata()?), unset)
+}
+
 /// The attributes that the file does not have yet.
 pub(crate) fn differing(attributes: &Attributes, meta: &Meta) -> Attributes {
     Attributes {

@@ -111,7 +111,7 @@ pub use dirs::{create_dirs, keep_private, require_private};
 pub use disk::{DiskMedium, in_order};
 pub use error::{Difference, StoreError};
 
-pub use attributes::{Attributes, OverwritePolicy, RefusedAttributes};
+pub use attributes::{Attributes, OverwritePolicy, RefusedAttributes, set_attributes};
 pub use file::{FileRef, FileState};
 pub use format::is_store;
 pub use known::{CatalogRecord, MAX_KNOWN_PATH, MAX_NOTE, RecordError, RecordOrigin};

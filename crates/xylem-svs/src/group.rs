@@ -387,8 +387,8 @@ impl Group {
             let soon = now.saturating_add(self.timing.round(&mut self.chance));
             self.timer = self.timer.min(soon);
         }
-        let part = !self.table.fits();
-        wire::encode(self.version, &self.group, (&vector, part), signer, stamp, nonce, out)?;
+        let element = wire::vector_element(self.version, &vector, !self.table.fits());
+        wire::encode(self.version, &self.group, element, signer, stamp, nonce, out)?;
         Ok(true)
     }
 

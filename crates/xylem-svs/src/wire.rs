@@ -213,7 +213,17 @@ fn is_part(wire: &[u8]) -> bool {
     false
 }
 
-/// Appends a sync Interest. `stamp` makes it unique, so that no forwarder takes one member's repetition of a vector for
+/// The element of a vector. `part`: it is not the whole of what the member knows.
+pub(crate) fn vector_element(version: SyncVersion, vector: &StateVector, part: bool) -> Vec<u8> {
+    let mut element = Vec::new();
+    vector.encode(version, &mut element);
+    if part {
+        tlv::write_element(&mut element, PART, b"");
+    }
+    element
+}
+
+/// Appends a sync Interest with the [`vector_element`] `element`. `stamp` makes it unique, so that no forwarder takes one member's repetition of a vector for
 /// another's.
 ///
 /// # Errors
@@ -221,17 +231,12 @@ fn is_part(wire: &[u8]) -> bool {
 pub(crate) fn encode(
     version: SyncVersion,
     group: &Name,
-    (vector, part): (&StateVector, bool),
+    mut element: Vec<u8>,
     signer: &Signer,
     stamp: CommandStamp,
     nonce: [u8; 4],
     out: &mut Vec<u8>,
 ) -> Result<(), EncodeError> {
-    let mut element = Vec::new();
-    vector.encode(version, &mut element);
-    if part {
-        tlv::write_element(&mut element, PART, b"");
-    }
     let mut name = version.prefix(group);
     if version == SyncVersion::V1 {
         let value = TlvReader::new(&element).next_element().ok().flatten().map(|e| e.value);

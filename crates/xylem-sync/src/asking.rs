@@ -112,7 +112,8 @@ impl FetchTurns {
         &self,
         who: PublisherId,
         number: u64,
-        (waits, readers): (impl Fn(&PublisherId, u64) -> bool, BTreeSet<PublisherId>),
+        waits: impl Fn(&PublisherId, u64) -> bool,
+        readers: BTreeSet<PublisherId>,
         stop: &Stop,
     ) {
         let cut = self.early_ends(&who);
@@ -185,7 +186,7 @@ mod tests {
     fn a_fetch_of_a_version_no_longer_served_stops() {
         let (asking, member, stop) = (FetchTurns::default(), PublisherId([1; 32]), Stop::new());
         asking.record_statement(member, 5);
-        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
+        asking.begin(member, 5, |_, _| false, BTreeSet::new(), &stop);
         let newer = 6..6 + SERVED as u64;
         for number in newer.clone().take(SERVED - 1) {
             asking.record_statement(member, number);
@@ -195,7 +196,7 @@ mod tests {
         asking.record_statement(member, newer.end - 1);
         assert!(stop.raised());
         let late = Stop::new();
-        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &late);
+        asking.begin(member, 5, |_, _| false, BTreeSet::new(), &late);
         assert!(late.raised(), "it is gone before it is asked for");
     }
 
@@ -204,7 +205,7 @@ mod tests {
     fn a_newer_version_waits_for_the_end_of_the_turn() {
         let (asking, member, stop) = (FetchTurns::default(), PublisherId([1; 32]), Stop::new());
         asking.record_statement(member, 5);
-        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
+        asking.begin(member, 5, |_, _| false, BTreeSet::new(), &stop);
         let over = || {
             asking.held().now.as_mut().unwrap().until = Instant::now();
             asking.end_overdue_turn();
@@ -216,7 +217,7 @@ mod tests {
         assert!(over());
         asking.end(false);
         let next = Stop::new();
-        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &next);
+        asking.begin(member, 5, |_, _| false, BTreeSet::new(), &next);
         assert!(asking.held().now.as_ref().unwrap().others_wait, "it has said so already");
     }
 
@@ -224,7 +225,7 @@ mod tests {
     #[test]
     fn a_fetch_from_a_member_that_left_stops() {
         let (asking, member, stop) = (FetchTurns::default(), PublisherId([1; 32]), Stop::new());
-        asking.begin(member, 5, (|_, _| false, BTreeSet::new()), &stop);
+        asking.begin(member, 5, |_, _| false, BTreeSet::new(), &stop);
         asking.member_left(&PublisherId([3; 32]));
         assert!(!stop.raised(), "that was somebody else");
         asking.member_left(&member);
@@ -237,7 +238,7 @@ mod tests {
         asking.record_statement(PublisherId([2; 32]), 1);
         let turn = |others_wait, answers: bool| {
             let stop = Stop::new();
-            asking.begin(gone, 1, (|_, _| others_wait, BTreeSet::new()), &stop);
+            asking.begin(gone, 1, |_, _| others_wait, BTreeSet::new(), &stop);
             // Pretend that nothing has come for this long.
             let patience = asking.held().now.as_ref().unwrap().patience;
             asking.held().now.as_mut().unwrap().moved -= patience;
@@ -268,7 +269,8 @@ mod tests {
             asking.begin(
                 first,
                 9,
-                (|who, newest| *who == second && newest > known, BTreeSet::new()),
+                |who, newest| *who == second && newest > known,
+                BTreeSet::new(),
                 &stop,
             );
             asking.held().now.as_ref().unwrap().others_wait
@@ -283,7 +285,7 @@ mod tests {
     fn a_reader_never_ends_the_turn_of_another() {
         let (asking, first, reader) =
             (FetchTurns::default(), PublisherId([1; 32]), PublisherId([2; 32]));
-        asking.begin(first, 2, (|_, _| false, [reader].into()), &Stop::new());
+        asking.begin(first, 2, |_, _| false, [reader].into(), &Stop::new());
         asking.record_statement(first, 2);
         asking.record_statement(reader, 3);
         let others_wait = || asking.held().now.as_ref().unwrap().others_wait;
@@ -298,7 +300,7 @@ mod tests {
         asking.record_statement(PublisherId([2; 32]), 1);
         let turn = |others_wait| {
             let stop = Stop::new();
-            asking.begin(slow, 1, (|_, _| others_wait, BTreeSet::new()), &stop);
+            asking.begin(slow, 1, |_, _| others_wait, BTreeSet::new(), &stop);
             let given = asking.held().now.as_ref().unwrap().until - Instant::now();
             // Its time is over now.
             asking.held().now.as_mut().unwrap().until = Instant::now();

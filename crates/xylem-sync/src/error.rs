@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use xylem_base::{Blame, Error, Failure, advised, blame_of};
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_folder::{FolderError, HomeError, PartTooLong};
 use xylem_keys::KeyFileError;
 use xylem_node::{GetError, HostLookupError, HostPortError, ResolveError, ShareError};
@@ -85,9 +85,6 @@ pub enum SyncError {
     /// The loop that serves the folder has given no ticket for it.
     #[error("nothing was shared")]
     NothingShared,
-    /// Another failure of this machine.
-    #[error(transparent)]
-    Library(#[from] Error),
 }
 
 fn advice(error: &io::Error) -> &'static str {
@@ -137,7 +134,6 @@ impl Failure for SyncError {
             | Self::Thread(_)
             | Self::Copied { .. }
             | Self::NothingShared => Blame::Local,
-            Self::Library(e) => e.blame,
         }
     }
 }

@@ -24,7 +24,8 @@ pub(crate) fn odd(said: &MemberStatement, why: &str) -> SyncError {
 /// Fetches a member's index to the file `at`, where an older one may lie. Returns the index, and the ticket of the
 /// content.
 pub(crate) fn index(
-    (options, asking): (&SyncOptions, &FetchTurns),
+    options: &SyncOptions,
+    asking: &FetchTurns,
     said: &MemberStatement,
     at: &Path,
     stop: &Stop,
@@ -36,7 +37,7 @@ pub(crate) fn index(
         return Err(odd("another member has published it"));
     }
     let too_large = stop.part();
-    let fetched = fetch((options, asking), ticket, save, &too_large, &mut |event| match event {
+    let fetched = fetch(options, asking, ticket, save, &too_large, &mut |event| match event {
         Event::Found { bytes, directory, .. } if *directory || *bytes > MAX_INDEX => {
             too_large.raise();
         }
@@ -63,28 +64,23 @@ pub(crate) fn index(
     Ok((index, Ticket { link_key: Some(said.link_key), ..content }))
 }
 
-/// Fetches these paths of a member's folder to `at`; our files serve as older versions. Returns the paths that the
+/// Fetches the paths of a member's folder that `save` names. Returns the paths that the
 /// member no longer has as announced, because they have changed there.
 pub(crate) fn content(
-    (options, asking): (&SyncOptions, &FetchTurns),
+    options: &SyncOptions,
+    asking: &FetchTurns,
     ticket: Ticket,
-    only: Only,
-    (ours, at): (&Path, &Path),
+    save: SaveOptions,
     stop: &Stop,
     tell: &mut dyn FnMut(SyncEvent),
 ) -> Result<Vec<Vec<u8>>, SyncError> {
-    let save = SaveOptions {
-        like: vec![ours.to_path_buf()],
-        only: Some(only),
-        ..SaveOptions::to(Output::At(at.to_path_buf()), Existing::Refuse)
-    };
     let look = &mut |event: &Event| {
         if let Event::Progress { verified, total, .. } = event {
             options.board.came(*verified, *total);
             tell(SyncEvent::Fetching(event.clone()));
         }
     };
-    match fetch((options, asking), ticket, save, stop, look) {
+    match fetch(options, asking, ticket, save, stop, look) {
         Ok(()) => Ok(Vec::new()),
         Err(GetError::Lost { files, .. }) => {
             Ok(files.iter().map(|path| os_bytes(path.as_os_str())).collect())
@@ -94,7 +90,8 @@ pub(crate) fn content(
 }
 
 fn fetch(
-    (options, asking): (&SyncOptions, &FetchTurns),
+    options: &SyncOptions,
+    asking: &FetchTurns,
     ticket: Ticket,
     save: SaveOptions,
     stop: &Stop,

@@ -56,6 +56,8 @@ struct PeerHoldings {
     /// `None`: everything, as far as is known.
     available: Option<PeerSegments>,
     questions: AvailabilityQueries,
+    /// Requests that were open when the first list came. Their refusals say nothing about what it lists.
+    asked_unlisted: usize,
 }
 
 /// State of the search for something to ask a peer for.
@@ -84,7 +86,7 @@ impl TransferPeer {
                 misbehaviour: 0,
                 manifest_refusals: 0,
             },
-            holdings: PeerHoldings { available: None, questions },
+            holdings: PeerHoldings { available: None, questions, asked_unlisted: 0 },
             search: WorkSearch::default(),
             bytes: 0,
             refused: 0,
@@ -151,6 +153,11 @@ impl TransferPeer {
     /// Records an answer that the peer does not have something.
     pub(crate) fn on_refusal(&mut self, now: Duration) {
         self.refused += 1;
+        // It was asked for this before its first list came.
+        if self.holdings.asked_unlisted > 0 {
+            self.holdings.asked_unlisted -= 1;
+            return;
+        }
         self.flow.on_refusal(now);
     }
 
@@ -215,6 +222,11 @@ impl TransferPeer {
             .map_or(SegmentRuns::All, |available| available.runs(object))
     }
 
+    /// Whether it has sent content, or has stated what it has, or does not seem to know the question.
+    pub(crate) fn is_known(&self) -> bool {
+        self.bytes > 0 || !self.holdings.questions.is_first_open()
+    }
+
     /// When to ask the peer next which segments it has.
     pub(crate) fn next_question(&self) -> Option<Duration> {
         self.holdings.questions.next().filter(|_| !self.trust.dropped)
@@ -235,6 +247,7 @@ impl TransferPeer {
         let extent = available.as_ref().map(PeerSegments::extent);
         if self.holdings.questions.on_answer(now, extent) {
             self.flow.reset_refusals(now); // those were refusals of what it never claimed to have
+            self.holdings.asked_unlisted = self.flow.flight().outstanding();
         }
         self.flow.on_unrequested_answer(now);
         let changed = available.is_some() || self.holdings.available.is_some();

@@ -42,6 +42,12 @@ impl AvailabilityQueries {
         Self { next: Some(now), ..Self::default() }
     }
 
+    /// Whether the answer to the first question may still come.
+    pub(crate) fn is_first_open(&self) -> bool {
+        let first = self.tries == 0 || (self.tries == 1 && self.nonce.is_some());
+        self.answers == 0 && first && self.next.is_some()
+    }
+
     /// When to ask next.
     pub(crate) fn next(&self) -> Option<Duration> {
         self.next

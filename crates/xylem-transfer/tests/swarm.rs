@@ -176,11 +176,21 @@ impl Asking {
 
     /// Answers the last question to peer 0.
     fn tell(&mut self, have: &Have) {
+        self.tell_from(0, have);
+    }
+
+    /// Answers the last question, which went to this peer.
+    fn tell_from(&mut self, peer: u32, have: &Have) {
         let question = self.questions.pop().expect("it was asked");
         let Ok(Packet::Interest(interest)) = Packet::decode(&question) else { panic!() };
         let mut out = Vec::new();
         have.packet(interest.name(), &mut out).unwrap();
-        self.transfer.handle_data(self.now, PeerId(0), out.into());
+        self.transfer.handle_data(self.now, PeerId(peer), out.into());
+    }
+
+    /// How many segments and tiles this peer was asked for.
+    fn asked_of(&self, peer: u32) -> usize {
+        self.asked.iter().filter(|asked| asked.starts_with(&format!("{peer}:"))).count()
     }
 
     /// Answers the requests to peer 0.
@@ -267,6 +277,34 @@ fn unrequested_lists_of_segments_are_ignored() {
     asking.now += ms(20);
     asking.poll();
     assert!(asking.numbers().is_empty(), "it still has one segment only: {:?}", asking.asked);
+}
+
+/// Getters that begin together have nothing yet. Each would refuse a window of requests, and be left alone for seconds.
+#[test]
+fn beside_another_a_new_peer_is_asked_once_its_list_is_here() {
+    let original = Original::file(20_000_000);
+    for answers in [true, false] {
+        let mut asking = Asking::new(&original, 1);
+        asking.poll();
+        asking.tell(&Have::everything());
+        asking.bring();
+        asking.now += ms(20);
+        assert!(asking.transfer.add_direct_peer(asking.now, PeerId(1)));
+        asking.poll();
+        assert_eq!((asking.questions.len(), asking.asked_of(1)), (1, 0), "{:?}", asking.asked);
+        asking.now += ms(100);
+        if answers {
+            asking.tell_from(1, &part(&[2_000..2_005]));
+            asking.poll();
+            assert!((1..=6).contains(&asking.asked_of(1)), "{:?}", asking.asked);
+        } else {
+            asking.poll();
+            assert_eq!(asking.asked_of(1), 0);
+            asking.now += ms(1_000);
+            asking.poll();
+            assert!(asking.asked_of(1) > 3, "it may not know the question: {:?}", asking.asked);
+        }
+    }
 }
 
 #[test]

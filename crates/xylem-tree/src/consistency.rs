@@ -176,7 +176,7 @@ pub fn verify(
     new: (&Geometry, Hash),
     proof: &[u8],
 ) -> Result<Continuation, ConsistencyError> {
-    let (older, newer) = implied_roots(old.0, new, proof)?;
+    let (older, newer) = implied_roots(old.0, new.0, new.1, proof)?;
     match (older == old.1.into(), newer == new.1.into()) {
         (true, true) => {
             Ok(Continuation { older: (old.0.size(), old.1), newer: (new.0.size(), new.1) })
@@ -197,7 +197,7 @@ pub fn contradicts(
     new: (&Geometry, Hash),
     proof: &[u8],
 ) -> Result<bool, ConsistencyError> {
-    let (older, newer) = implied_roots(old.0, new, proof)?;
+    let (older, newer) = implied_roots(old.0, new.0, new.1, proof)?;
     Ok(newer == new.1.into() && older != old.1.into())
 }
 
@@ -205,7 +205,8 @@ pub fn contradicts(
 /// the newer file.
 fn implied_roots(
     old: &Geometry,
-    (new, new_root): (&Geometry, Hash),
+    new: &Geometry,
+    new_root: Hash,
     proof: &[u8],
 ) -> Result<(NodeValue, NodeValue), ConsistencyError> {
     let expected = proof_len(old, new)?;

@@ -301,7 +301,9 @@ impl TrustStore {
     pub fn command(
         &self,
         command: NameRef<'_>,
-        (info, portions, value): (&SignatureInfo<'_>, &[&[u8]], &[u8]),
+        info: &SignatureInfo<'_>,
+        portions: &[&[u8]],
+        value: &[u8],
         now_ms: u64,
     ) -> Result<(), TrustError> {
         let key = self.find(info, SigningUse::Command(command), now_ms)?;

@@ -59,14 +59,23 @@ pub enum LayoutError {
     Totals,
 }
 
+/// The geometry of a file of `size` bytes in this publication.
+fn geometry(size: u64, manifest: &Manifest) -> Result<Geometry, LayoutError> {
+    if size > xylem_object::MAX_SIZE {
+        return Err(LayoutError::TooLarge);
+    }
+    Ok(Geometry::new(size, manifest.segment).with_kind(manifest.tree))
+}
+
 impl FileLayout {
     /// The layout of a publication that is one file.
     pub fn of_file(manifest: &Manifest) -> Result<Self, LayoutError> {
         let name = String::from_utf8_lossy(&manifest.file_name).into_owned();
         let path = if name.is_empty() { "file".to_owned() } else { name };
         let mut layout = Self::default();
-        let looks = (manifest.mode, (manifest.mtime_s, manifest.mtime_ns));
-        layout.push(ObjectId::Root, path, looks, manifest.root, manifest.size, manifest)?;
+        let (mode, mtime) = (manifest.mode, (manifest.mtime_s, manifest.mtime_ns));
+        let geometry = geometry(manifest.size, manifest)?;
+        layout.push(ObjectId::Root, path, mode, mtime, manifest.root, geometry)?;
         Ok(layout)
     }
 
@@ -78,8 +87,8 @@ impl FileLayout {
             if let EntryKind::File { size, root } = entry.kind {
                 let id = ObjectId::File(layout.files.len() as u64);
                 let path = String::from_utf8_lossy(&entry.path).into_owned();
-                let looks = (entry.mode, (entry.mtime_s, entry.mtime_ns));
-                layout.push(id, path, looks, root, size, manifest)?;
+                let mtime = (entry.mtime_s, entry.mtime_ns);
+                layout.push(id, path, entry.mode, mtime, root, geometry(size, manifest)?)?;
             }
         }
         let said = (manifest.file_count, manifest.total_size);
@@ -93,18 +102,16 @@ impl FileLayout {
         &mut self,
         id: ObjectId,
         path: String,
-        (mode, mtime): (u32, (i64, u32)),
+        mode: u32,
+        mtime: (i64, u32),
         root: Hash,
-        size: u64,
-        manifest: &Manifest,
+        geometry: Geometry,
     ) -> Result<(), LayoutError> {
-        if size > xylem_object::MAX_SIZE {
-            return Err(LayoutError::TooLarge);
-        }
-        let geometry = Geometry::new(size, manifest.segment).with_kind(manifest.tree);
         let (base, first_slot) = (self.bytes, self.slots);
-        self.bytes =
-            base.checked_add(size).filter(|all| *all < 1 << 53).ok_or(LayoutError::TooLarge)?;
+        self.bytes = base
+            .checked_add(geometry.size())
+            .filter(|all| *all < 1 << 53)
+            .ok_or(LayoutError::TooLarge)?;
         self.slots = first_slot.checked_add(geometry.slots()).ok_or(LayoutError::TooLarge)?;
         self.files.push(LayoutFile { id, path, mode, mtime, root, geometry, base, first_slot });
         Ok(())

@@ -18,7 +18,8 @@ impl Cosigned {
     /// events to report. `publisher` is the signer of publications that name no other.
     pub fn answer(
         &mut self,
-        now: (Duration, UnixTime),
+        now: Duration,
+        clock: UnixTime,
         from: FaceId,
         interest: &Interest<'_>,
         shared: &Publications,
@@ -38,7 +39,7 @@ impl Cosigned {
         let publication = content.publication();
         let version = naming::version(publication.prefix())?;
         let newest = SharedVersion { subject, version, manifest: publication.manifest() };
-        let taken = self.take(now, from, newest, packet);
+        let taken = self.take(now, clock, from, newest, packet);
         let warning = taken.warning.map(|what| LibraryEvent::Warning { what });
         let told = taken.kept.map(LibraryEvent::Cosigned).into_iter().chain(warning).collect();
         Some((taken.answer.packet(name).ok()?, told))

@@ -93,7 +93,8 @@ pub fn witnessed(
     peers: &mut impl VersionSource,
     newest: &SignedVersion,
     demand: &CosignatureDemand,
-    (store, give_up): (&Path, Duration),
+    store: &Path,
+    give_up: Duration,
 ) -> Result<Witnessed, Error> {
     peers.watch(newest.object.clone());
     let by = vec![None; demand.named()];
@@ -319,7 +320,7 @@ mod tests {
             let store = tempfile::tempdir().unwrap();
             let mut peers =
                 Self { now: Duration::ZERO, lists, answered: Vec::new(), answers: VecDeque::new() };
-            witnessed(&mut peers, newest, demand, (store.path(), Duration::from_secs(9)))
+            witnessed(&mut peers, newest, demand, store.path(), Duration::from_secs(9))
         }
     }
 

@@ -81,7 +81,7 @@ pub fn extends(
     let proof = asked.proof(old_bytes)?;
     let heard = match demand {
         None => None,
-        Some(demand) => Some(witnessed(&mut asked, &later, demand, (&options.store, give_up))?),
+        Some(demand) => Some(witnessed(&mut asked, &later, demand, &options.store, give_up)?),
     };
     drop(asked);
     let manifest = &later.manifest;

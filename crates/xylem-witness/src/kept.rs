@@ -90,7 +90,8 @@ impl Cosigned {
     /// Judges a co-signature that a witness submitted; `from` is the face of the submission.
     pub fn take(
         &mut self,
-        (now, clock): (Duration, UnixTime),
+        now: Duration,
+        clock: UnixTime,
         from: FaceId,
         newest: SharedVersion<'_>,
         packet: &[u8],
@@ -231,7 +232,7 @@ mod tests {
     }
 
     fn hand(kept: &mut Cosigned, of: &SignedVersion, packet: &[u8]) -> SubmissionResult {
-        kept.take((Duration::from_secs(9), later(9)), FaceId(1), newest(of), packet)
+        kept.take(Duration::from_secs(9), later(9), FaceId(1), newest(of), packet)
     }
 
     #[test]
@@ -292,8 +293,8 @@ mod tests {
         *forged.last_mut().unwrap() ^= 1;
         let good = home.by("/a", &one, NOW, 1);
         let at = |kept: &mut Cosigned, ms: u64, face: u64, packet: &[u8]| {
-            let now = (Duration::from_millis(ms), later(1));
-            kept.take(now, FaceId(face), newest(&one), packet).answer
+            kept.take(Duration::from_millis(ms), later(1), FaceId(face), newest(&one), packet)
+                .answer
         };
         for n in 0..1_000 {
             let expected = if n < PER_SECOND {

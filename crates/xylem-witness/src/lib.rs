@@ -27,7 +27,7 @@ pub use demand::{CosignatureDemand, NamedStatement};
 pub use error::CosigningError;
 pub use extends::{ExtendsOptions, ExtendsSummary, extends};
 pub use kept::{Cosigned, SharedVersion, SubmissionResult};
-pub use newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME};
+pub use newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME, QuestionError};
 pub use record::{COSIGN_AGAIN, WitnessRecord, keep_evidence};
 pub use versions::{DialVersions, VersionSource};
 pub use watch::{WatchOptions, watch};

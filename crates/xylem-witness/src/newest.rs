@@ -3,16 +3,40 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_base::Error;
+use xylem_base::{Blame, Failure, NoRandomness};
 use xylem_object::PublisherId;
 use xylem_object::growing::{pointer_name, pointer_target};
-use xylem_object::naming::{self, PublicationRequest};
-use xylem_packet::{InterestBuilder, Name, Packet};
+use xylem_object::naming::{self, PrefixError, PublicationRequest};
+use xylem_packet::{EncodeError, InterestBuilder, Name, Packet};
 
 /// Lifetime of an Interest for the newest version, and the time between two of them while the publisher is silent.
 pub const ASK_EVERY: Duration = Duration::from_secs(1);
 /// Lifetime of an Interest for the pointer to the next checkpoint.
 pub const POINTER_LIFETIME: Duration = Duration::from_secs(4);
+
+/// Why nothing can be asked about an object's versions.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuestionError {
+    /// No version can have the name.
+    #[error(transparent)]
+    Name(#[from] PrefixError),
+    /// The name is too long for a packet.
+    #[error(transparent)]
+    TooLong(#[from] EncodeError),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
+}
+
+impl Failure for QuestionError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Name(_) | Self::TooLong(_) => Blame::Usage,
+            Self::Randomness(e) => e.blame(),
+        }
+    }
+}
 
 /// Makes Interests for the newest version of an object, and verifies the answers.
 pub struct NewestQuery {
@@ -31,12 +55,11 @@ impl NewestQuery {
     ///
     /// # Errors
     /// A name that is too long.
-    pub fn question(&self, number: Option<u64>) -> Result<Vec<u8>, Error> {
+    pub fn question(&self, number: Option<u64>) -> Result<Vec<u8>, QuestionError> {
         let object = self.object.as_ref();
-        let too_long = |e: &dyn std::fmt::Display| Error::usage(e.to_string());
         let (name, discovers, lifetime) = match number {
             None => {
-                let prefix = naming::versioned(object, 0).map_err(|e| too_long(&e))?;
+                let prefix = naming::versioned(object, 0)?;
                 (naming::encode(prefix.as_ref(), &PublicationRequest::Metadata), true, ASK_EVERY)
             }
             Some(number) => (pointer_name(object, number), false, POINTER_LIFETIME),
@@ -47,8 +70,7 @@ impl NewestQuery {
             .must_be_fresh(discovers)
             .nonce(xylem_base::random()?)
             .lifetime_ms(lifetime.as_millis() as u64)
-            .encode(&mut interest)
-            .map_err(|e| too_long(&e))?;
+            .encode(&mut interest)?;
         Ok(interest)
     }
 

@@ -83,7 +83,8 @@ impl WitnessRecord {
     /// # Errors
     /// [`CosigningError::Busy`], [`CosigningError::Damaged`], [`CosigningError::OlderThanCopy`], the file system's.
     pub fn open(
-        (store, copies): (&Path, Option<&Path>),
+        store: &Path,
+        copies: Option<&Path>,
         publisher: PublisherId,
         object: NameRef<'_>,
         ticket: &Ticket,
@@ -404,15 +405,16 @@ pub(super) mod tests {
 
     fn open(store: &Path, first: &SignedVersion) -> Result<WitnessRecord, CosigningError> {
         let object = Name::from_uri("/alice/log").unwrap();
-        open_with_copies((store, None), object.as_ref(), first)
+        open_with_copies(store, None, object.as_ref(), first)
     }
 
     fn open_with_copies(
-        places: (&Path, Option<&Path>),
+        store: &Path,
+        copies: Option<&Path>,
         object: NameRef<'_>,
         first: &SignedVersion,
     ) -> Result<WitnessRecord, CosigningError> {
-        WitnessRecord::open(places, first.publisher, object, &ticket(first), &signer())
+        WitnessRecord::open(store, copies, first.publisher, object, &ticket(first), &signer())
     }
 
     #[test]
@@ -420,10 +422,8 @@ pub(super) mod tests {
         let (store, copies) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (one, two) = (version(1, b"one", false), version(2, b"two", false));
         let object = one.object.clone();
-        let with_copy = || {
-            let places = (store.path(), Some(copies.path()));
-            open_with_copies(places, object.as_ref(), &one)
-        };
+        let with_copy =
+            || open_with_copies(store.path(), Some(copies.path()), object.as_ref(), &one);
         let mut record = with_copy().unwrap();
         record.cosign(one.clone(), &[], &signer(), NOW).unwrap();
         let (path, copy) = (record.path.clone(), record.copy.clone().unwrap());
@@ -451,8 +451,7 @@ pub(super) mod tests {
         assert!(matches!(with_copy(), Err(CosigningError::Damaged(at)) if at == copy));
         // A disk that is not mounted is not an empty place.
         let absent = copies.path().join("absent");
-        let places = (store.path(), Some(&*absent));
-        open_with_copies(places, object.as_ref(), &one).unwrap_err();
+        open_with_copies(store.path(), Some(&*absent), object.as_ref(), &one).unwrap_err();
         assert!(!absent.exists());
     }
 

@@ -71,7 +71,8 @@ pub fn watch(
     let publisher = options.ticket.publisher;
     if record.is_none() {
         let opened = WitnessRecord::open(
-            (&options.store, options.copies.as_deref()),
+            &options.store,
+            options.copies.as_deref(),
             publisher,
             object.as_ref(),
             &options.ticket,

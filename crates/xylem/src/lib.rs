@@ -63,6 +63,7 @@
 //! | fetch into a file or folder, and resume | [`get`] with [`GetOptions`] | `--example get -- TICKET OUTPUT` |
 //! | read files in place | [`Reader::open`], [`Reader::open_path`], [`File`] | `--example read -- TICKET [PATH]` |
 //! | the same in a program on tokio | `AsyncFile`, with the feature `tokio` | |
+//! | read it with DataFusion, Arrow and others | `TicketStore`, with the feature `object-store` | |
 //! | keep a folder in step with others | [`sync()`] with [`SyncOptions`] | `--example sync -- FOLDER [TICKET]` |
 //! | compare files on disk with a ticket | [`verify`] with [`VerifyOptions`] | |
 //! | keep versions in an S3 bucket, or fetch into one | `mirror`, `get_into_bucket`, with the feature `s3` | |
@@ -79,9 +80,11 @@
 //! `xylem-packet`, `xylem-forward`, `xylem-link` and so on (ARCHITECTURE.md).
 
 pub use xylem_base::{Blame, Error, Failure, FileMedium, Stop, os_path};
-pub use xylem_check::scrub::{ScrubOptions, ScrubSummary};
+pub use xylem_check::scrub::{ScrubError, ScrubOptions, ScrubSummary};
 pub use xylem_check::upkeep::close_to_others;
-pub use xylem_check::verify::{Extras, VerifySummary};
+pub use xylem_check::verify::{
+    Damage, DamageKind, ExtraKind, ExtraPath, Extras, VerificationError, VerifySummary,
+};
 pub use xylem_files::{Existing, LibraryEvent, Only, Output, SaveOptions, walk::Selection};
 pub use xylem_folder::{
     FolderError, HomeError, Invitation, InvitationError, LastRun, ObstacleKind, PartTooLong,
@@ -103,6 +106,8 @@ pub use xylem_node::{
 pub use xylem_object::listing::EntryKind;
 pub use xylem_object::ticket::Address;
 pub use xylem_object::{PublisherId, Ticket, TicketError};
+#[cfg(feature = "object-store")]
+pub use xylem_object_store::TicketStore;
 pub use xylem_peers::admission::Prove;
 pub use xylem_publish::Recipients;
 pub use xylem_publish::follow::FollowOptions;

@@ -6,6 +6,7 @@ use super::{MountArgs, MountedRow};
 use crate::cli::Common;
 use crate::code::{CodeSource, FoundTicket};
 use crate::exit::{CommandFailure, Exit};
+use crate::finding::FindTerms;
 use crate::get::ended;
 use crate::meant;
 use crate::output::Out;
@@ -39,12 +40,14 @@ pub(super) fn run(
     // An unusable directory is reported before any peer is asked.
     let point = MountPoint::prepare(&args.dir, out)?;
     common.store()?;
-    let how = (args.timeout.or_seconds(30), &args.shape, &stop);
+    let give_up = args.timeout.or_seconds(30);
+    let (shape, hides) = (&args.shape, args.shape.is_covered());
+    let terms = FindTerms { give_up, shape, stop: &stop, again: true, hides };
     let lan = args.find.lan(common)?;
     let (relays, dht) = (args.relay.relays(common)?, args.find.code_dht(common)?);
     let whom = CodeSource { from: args.from.peers()?, relays, lan, dht };
     let mount = |found, out: &mut Out| by_ticket(found, args, &point, &stop, common, out);
-    args.find.each_found(&args.ticket, whom, how, true, common, out, mount)
+    args.find.each_found(&args.ticket, whom, &terms, common, out, mount)
 }
 
 fn by_ticket(

@@ -165,6 +165,7 @@ fn events() -> Vec<Event> {
         },
         Event::Mapped { address, by: "PCP".into() },
         Event::TicketInDht,
+        Event::RootInDht,
         Event::Announced { root, publisher: ticket.publisher, name: None },
         Event::Listening { uri: peer() },
         Event::Relaying { uris: vec!["u".into()], second_port: Some(7349) },

@@ -193,7 +193,7 @@ impl Out {
     }
 
     /// Writes a line that is safe already, without escapes.
-    fn exact_line(&mut self, line: &str) -> Result<(), CommandFailure> {
+    pub(crate) fn exact_line(&mut self, line: &str) -> Result<(), CommandFailure> {
         self.progress.clear();
         self.bytes(format!("{line}\n").as_bytes())
     }

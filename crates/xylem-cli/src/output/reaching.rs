@@ -81,6 +81,12 @@ pub(super) fn line_for(event: &Event, way: Option<ReachWay>) -> Option<(LineKind
              --no-dht turns this off"
                 .to_owned(),
         ),
+        Event::RootInDht => (
+            LineKind::Note,
+            "No sharer that the DHT lists answers: it lists this machine, too, from now on, so that the NATs between the two \
+             open; --shape high turns this off"
+                .to_owned(),
+        ),
         Event::Announced { root, publisher, name } => {
             let named = |name: &String| format!(", or: xylem get '@{publisher}/{name}'");
             let named = name.as_ref().map(named).unwrap_or_default();

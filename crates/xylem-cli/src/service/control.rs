@@ -1,8 +1,11 @@
-//! The background node's socket, both ends: a Unix socket in a folder of the store that only its user can enter.
+//! The background node's socket, and a relay's, both ends: Unix sockets in a folder of the store that only its user can
+//! enter.
 
 use xylem_publish::registry::Registry;
 
+use super::ControlPlace;
 use super::messages::{MAX_REQUEST, ServiceReply, ServiceRequest, line};
+pub(crate) use super::{RELAY, SERVICE};
 use crate::exit::{CommandFailure, Exit};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -18,13 +21,18 @@ const MAX_CONNECTIONS: usize = 64;
 /// A client must send its request within this time.
 const REQUEST_TIME: Duration = Duration::from_secs(10);
 
-fn socket(store: &Path) -> PathBuf {
-    Registry::folder_of(store).join("control.sock")
+fn socket(store: &Path, place: ControlPlace) -> PathBuf {
+    Registry::folder_of(store).join(place.socket)
 }
 
 /// Listens in a store. The caller holds the service's lock, so an existing socket belongs to a process that has ended.
 pub(super) fn listen(store: &Path) -> Result<UnixListener, CommandFailure> {
-    let path = socket(store);
+    listen_at(store, SERVICE)
+}
+
+/// Listens at this place of a store, whose lock the caller holds.
+pub(crate) fn listen_at(store: &Path, place: ControlPlace) -> Result<UnixListener, CommandFailure> {
+    let path = socket(store, place);
     let wrong = |e: io::Error| {
         let long = if path.as_os_str().len() > 100 { "; the store's path is too long" } else { "" };
         let what = format!("cannot listen at {}: {e}{long}", path.display());
@@ -41,12 +49,17 @@ pub(super) fn listen(store: &Path) -> Result<UnixListener, CommandFailure> {
 
 /// Removes the socket's name.
 pub(super) fn close(store: &Path) {
+    close_at(store, SERVICE);
+}
+
+/// Removes the name of the socket at this place.
+pub(crate) fn close_at(store: &Path, place: ControlPlace) {
     // It is fine if it is gone already.
-    let _ = fs::remove_file(socket(store));
+    let _ = fs::remove_file(socket(store, place));
 }
 
 /// Accepts and answers connections as long as the process runs, each on a thread of its own.
-pub(super) fn answer_all(
+pub(crate) fn answer_all(
     listener: &UnixListener,
     answer: impl Fn(ServiceRequest, &mut dyn FnMut(ServiceReply)) -> ServiceReply
     + Send
@@ -91,7 +104,7 @@ fn answer_one(
         }),
         Err(e) => {
             let message = format!(
-                "the background node cannot read this request: {e}; if it runs another version of xylem, restart it"
+                "this process cannot read the request: {e}; if it runs another version of xylem, restart it"
             );
             ServiceReply::Failed { exit: Exit::Usage as u8, message }
         }
@@ -106,7 +119,17 @@ pub(crate) fn ask(
     request: &ServiceRequest,
     tell: &mut dyn FnMut(ServiceReply),
 ) -> Result<Option<ServiceReply>, CommandFailure> {
-    let at = socket(store);
+    ask_at(store, SERVICE, request, tell)
+}
+
+/// Like [`ask`], for the process at this place of the store.
+pub(crate) fn ask_at(
+    store: &Path,
+    place: ControlPlace,
+    request: &ServiceRequest,
+    tell: &mut dyn FnMut(ServiceReply),
+) -> Result<Option<ServiceReply>, CommandFailure> {
+    let (at, who) = (socket(store, place), place.process);
     let mut connection = match UnixStream::connect(&at) {
         Ok(connection) => connection,
         // No node has ever run, or it was killed.
@@ -116,13 +139,12 @@ pub(crate) fn ask(
             return Ok(None);
         }
         Err(e) => {
-            let what = format!("cannot connect to the background node at {}: {e}", at.display());
+            let what = format!("cannot connect to {who} at {}: {e}", at.display());
             return Err(CommandFailure::new(Exit::Local, what));
         }
     };
-    let lost = |e: io::Error| {
-        CommandFailure::new(Exit::Local, format!("the background node did not answer: {e}"))
-    };
+    let lost =
+        |e: io::Error| CommandFailure::new(Exit::Local, format!("{who} did not answer: {e}"));
     connection.write_all(&line(request)).map_err(lost)?;
     for text in BufReader::new(connection).lines() {
         let reply = serde_json::from_str(&text.map_err(lost)?).map_err(|e| lost(e.into()))?;

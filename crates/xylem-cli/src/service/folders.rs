@@ -115,7 +115,12 @@ impl FolderProcesses {
             ServiceRequest::Folders => Ok(ServiceReply::Folders { folders: self.rows() }),
             ServiceRequest::Share { .. }
             | ServiceRequest::Unshare { .. }
-            | ServiceRequest::Shares => return None,
+            | ServiceRequest::Shares
+            | ServiceRequest::RelayLoad { .. }
+            | ServiceRequest::RelayBan { .. }
+            | ServiceRequest::RelayUnban { .. }
+            | ServiceRequest::RelayBans
+            | ServiceRequest::RelayDrain { .. } => return None,
         };
         Some(done.unwrap_or_else(|CommandFailure { exit, message }| ServiceReply::Failed {
             exit: exit as u8,
@@ -217,6 +222,9 @@ impl FolderProcesses {
             command.env_remove(variable);
         }
         command.arg("sync").arg(&folder.path).arg("--with-service").args(folder.terms.flags());
+        if let Some(relays) = folder.terms.relays() {
+            command.env("XYLEM_RELAY", relays);
+        }
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn()?;
         let said: Arc<Mutex<FolderOutput>> = Arc::default();

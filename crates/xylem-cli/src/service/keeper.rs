@@ -5,6 +5,7 @@
 
 use super::messages::{ServiceReply, ServiceRequest, ShareRow, SharedReply};
 use crate::exit::{CommandFailure, Exit};
+use crate::meter::{self, MeteredShare};
 use crate::output::{error_line, text::clean};
 use crate::values::parse_name;
 use std::path::{Path, PathBuf};
@@ -103,6 +104,13 @@ impl ShareKeeper {
             ServiceRequest::Shares => {
                 self.compare_with_disk(MANY);
                 Ok(ServiceReply::Shares { shares: self.rows() })
+            }
+            ServiceRequest::RelayLoad { .. }
+            | ServiceRequest::RelayBan { .. }
+            | ServiceRequest::RelayUnban { .. }
+            | ServiceRequest::RelayBans
+            | ServiceRequest::RelayDrain { .. } => {
+                Err(CommandFailure::new(Exit::Usage, "the background node is no relay"))
             }
             // `Folders` answers these.
             ServiceRequest::Sync(_) | ServiceRequest::Unsync { .. } | ServiceRequest::Folders => {
@@ -288,13 +296,18 @@ impl ShareKeeper {
         self.state().shares.iter().map(row).collect()
     }
 
-    /// Number of shares that are served completely, of all shares, and of links that are up.
-    pub(super) fn gauges(&self) -> (usize, usize, usize) {
+    /// The page for Prometheus.
+    pub(super) fn page(&self) -> String {
         self.compare_with_disk(MANY);
-        let peers = self.handle.snapshot().map_or(0, |snapshot| snapshot.peers);
-        let state = self.state();
-        let served = state.shares.iter().filter(|kept| kept.why.is_none()).count();
-        (served, state.shares.len(), peers)
+        let snapshot = self.handle.snapshot().unwrap_or_default();
+        let metered = |kept: &KeptShare| MeteredShare {
+            id: kept.registered.id(),
+            path: kept.registered.path.clone(),
+            is_served: kept.why.is_none(),
+            counts: kept.counts(&snapshot),
+        };
+        let shares: Vec<_> = self.state().shares.iter().map(metered).collect();
+        meter::page(&shares, snapshot.peers)
     }
 
     /// Shares again what earlier runs shared, retries what is missing, and writes the counters to the store each round,

@@ -30,19 +30,24 @@ pub(crate) struct FolderTerms {
 }
 
 impl FolderTerms {
-    /// The terms as flags of `xylem sync`.
+    /// The terms as flags of `xylem sync`, without its relays: a relay may have a token, and all users of this machine can read
+    /// a command line.
     pub(crate) fn flags(&self) -> Vec<String> {
-        let Self { announce, relays, lan, map, limit, shape, post_quantum } = self;
+        let Self { announce, relays: _, lan, map, limit, shape, post_quantum } = self;
         let mut flags = Vec::new();
         let mut with = |flag: &str, value: &str| flags.push(format!("{flag}={value}"));
         announce.iter().for_each(|at| with("--announce", at));
-        relays.iter().for_each(|relay| with("--relay", relay));
         limit.iter().for_each(|limit| with("--limit", &limit.to_string()));
         shape.iter().for_each(|level| with("--shape", level));
         post_quantum.iter().for_each(|when| with("--post-quantum", when));
         flags.extend((!lan).then(|| "--no-lan".to_owned()));
         flags.extend((!map).then(|| "--no-map".to_owned()));
         flags
+    }
+
+    /// The value of XYLEM_RELAY for `xylem sync`; `None` if no relay is named.
+    pub(crate) fn relays(&self) -> Option<String> {
+        (!self.relays.is_empty()).then(|| self.relays.join(","))
     }
 }
 
@@ -88,7 +93,7 @@ mod tests {
         assert_eq!(load(store.path()).unwrap(), []);
         let terms = FolderTerms {
             announce: vec!["h.example:7".into()],
-            relays: Vec::new(),
+            relays: vec!["a".into(), "b?token=secret".into()],
             lan: false,
             map: true,
             limit: Some(1_000),
@@ -97,6 +102,7 @@ mod tests {
         };
         let flags = ["--announce=h.example:7", "--limit=1000", "--shape=low", "--no-lan"];
         assert_eq!(terms.flags(), flags);
+        assert_eq!(terms.relays().as_deref(), Some("a,b?token=secret"));
         let folder = BackgroundFolder { path: xylem_base::os_path(b"/a/\xff"), terms };
         save(store.path(), std::slice::from_ref(&folder)).unwrap();
         assert_eq!(load(store.path()).unwrap(), [folder]);

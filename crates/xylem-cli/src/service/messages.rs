@@ -4,9 +4,10 @@
 use super::listed::BackgroundFolder;
 use crate::exit::{CommandFailure, Exit};
 use serde::{Deserialize, Serialize};
+use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use xylem_node::Event;
+use xylem_node::{Event, RelayLoad};
 use xylem_object::Ticket;
 use xylem_publish::registry::{Registered, ShareTerms, path_text};
 
@@ -47,6 +48,16 @@ pub(crate) enum ServiceRequest {
     },
     /// List the folders in step.
     Folders,
+    /// Have a relay report its load, with so many lines of each table.
+    RelayLoad { rows: u16 },
+    /// Have a relay keep a link key, an address or a network away.
+    RelayBan { who: String },
+    /// Have a relay end a ban.
+    RelayUnban { who: String },
+    /// Have a relay list its bans.
+    RelayBans,
+    /// Have a relay take no more clients, and end after this time at the latest.
+    RelayDrain { seconds: u64 },
 }
 
 /// A reply of the background node.
@@ -72,6 +83,16 @@ pub(crate) enum ServiceReply {
     Unsynced,
     /// The answer to [`Request::Folders`].
     Folders { folders: Vec<FolderRow> },
+    /// The load of a relay.
+    RelayLoad(RelayLoadReply),
+    /// A ban is in force, and so many registrations were removed.
+    RelayBanned { removed: u64 },
+    /// A ban has ended.
+    RelayUnbanned,
+    /// The bans of a relay.
+    RelayBans { bans: Vec<String> },
+    /// A relay takes no more clients.
+    RelayDraining,
     /// The answer to a request that failed.
     Failed { exit: u8, message: String },
 }
@@ -132,6 +153,61 @@ impl SharedReply {
             web: Vec::new(),
             carriers: Vec::new(),
         })
+    }
+}
+
+/// The load of a relay, as `xylem relay top` shows it; as JSON an event of `docs/spec/json-events.md`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(tag = "event", rename = "relay_load")]
+pub(crate) struct RelayLoadReply {
+    pub(crate) registrations: u64,
+    pub(crate) circuits: u64,
+    /// Bytes forwarded in the last whole second.
+    pub(crate) bytes_per_second: u64,
+    pub(crate) dropped: u64,
+    pub(crate) sites: Vec<SiteLoadReply>,
+    pub(crate) clients: Vec<ClientLoadReply>,
+}
+
+/// A network at a relay.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SiteLoadReply {
+    pub(crate) site: String,
+    pub(crate) registrations: u64,
+    pub(crate) bytes_per_second: u64,
+}
+
+/// A client at a relay.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct ClientLoadReply {
+    pub(crate) key: String,
+    pub(crate) host: String,
+    pub(crate) circuits: u64,
+    pub(crate) bytes_per_second: u64,
+}
+
+impl RelayLoadReply {
+    pub(crate) fn of(load: &RelayLoad) -> Self {
+        let network = |site: IpAddr| format!("{site}/{}", if site.is_ipv4() { 24 } else { 48 });
+        let sites = load.sites.iter().map(|one| SiteLoadReply {
+            site: network(one.site),
+            registrations: one.registrations as u64,
+            bytes_per_second: one.bytes_per_second,
+        });
+        let clients = load.clients.iter().map(|one| ClientLoadReply {
+            key: one.key.iter().map(|byte| format!("{byte:02x}")).collect(),
+            host: one.host.to_string(),
+            circuits: one.circuits as u64,
+            bytes_per_second: one.bytes_per_second,
+        });
+        Self {
+            registrations: load.counters.registrations as u64,
+            circuits: load.counters.circuits as u64,
+            bytes_per_second: load.bytes_per_second,
+            dropped: load.counters.dropped,
+            sites: sites.collect(),
+            clients: clients.collect(),
+        }
     }
 }
 

@@ -8,8 +8,6 @@ mod folders;
 mod keeper;
 pub(crate) mod listed;
 pub(crate) mod messages;
-#[cfg(unix)]
-mod page;
 pub(crate) mod unit;
 
 use crate::cli::Common;
@@ -24,16 +22,45 @@ use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use clap::{Args, Subcommand};
 use std::path::{Path, PathBuf};
-use xylem_node::AnnounceOptions;
+use xylem_node::{AnnounceOptions, NamedRelay};
 use xylem_publish::registry::Registered;
 use xylem_publish::served::ServedCounts;
+
+/// A process that takes requests in a store.
+#[derive(Clone, Copy)]
+pub(crate) struct ControlPlace {
+    /// The name of its socket.
+    #[cfg_attr(not(unix), allow(dead_code))]
+    socket: &'static str,
+    /// Its name in messages.
+    #[cfg_attr(not(unix), allow(dead_code))]
+    process: &'static str,
+}
+
+/// The background node.
+pub(crate) const SERVICE: ControlPlace =
+    ControlPlace { socket: "control.sock", process: "the background node" };
+/// A relay.
+pub(crate) const RELAY: ControlPlace = ControlPlace { socket: "relay.sock", process: "the relay" };
 
 /// Systems without a background node.
 #[cfg(not(unix))]
 pub(crate) mod control {
+    use super::ControlPlace;
+    pub(crate) use super::RELAY;
     use super::messages::{ServiceReply, ServiceRequest};
     use crate::exit::CommandFailure;
     use std::path::Path;
+
+    /// No relay takes orders on this system.
+    pub(crate) fn ask_at(
+        _store: &Path,
+        _place: ControlPlace,
+        _request: &ServiceRequest,
+        _tell: &mut dyn FnMut(ServiceReply),
+    ) -> Result<Option<ServiceReply>, CommandFailure> {
+        Ok(None)
+    }
 
     /// There is no background node on this system.
     pub(crate) fn ask(
@@ -167,6 +194,11 @@ pub(crate) fn run(
         ServiceCommand::Install { run, no_start } => {
             // A unit that could not start is not written.
             run.announces(common)?;
+            if run.relay.named().iter().any(NamedRelay::has_token) {
+                let what = "--relay with a token: all users of this machine can read a unit's flags; put the relay \
+                            under `relay` in the settings";
+                return Err(CommandFailure::new(Exit::Usage, what));
+            }
             unit::install(&run, !no_start, common, out)
         }
         ServiceCommand::Remove => unit::remove(common, out),
@@ -256,7 +288,7 @@ pub(crate) fn row(
 mod running {
     use super::folders::FolderProcesses;
     use super::keeper::ShareKeeper;
-    use super::{RunArgs, control, page::page, unit};
+    use super::{RunArgs, control, unit};
     use crate::cli::Common;
     use crate::exit::{CommandFailure, Exit};
     use crate::metrics;
@@ -314,7 +346,7 @@ mod running {
             started = started.and_then(|()| start(Box::new(move || keeps.keep())));
             if let Some(shown) = shown {
                 let keeper = keeper.clone();
-                let show = Box::new(move || metrics::answer_all(&shown, move || page(&keeper)));
+                let show = Box::new(move || metrics::answer_all(&shown, move || keeper.page()));
                 started = started.and_then(|()| start(show));
             }
             match started.and_then(|()| start(Box::new(move || keeper.keep(&ended)))) {

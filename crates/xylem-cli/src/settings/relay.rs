@@ -1,9 +1,11 @@
 //! The table `[node.relay]`: the limits of a relay.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use xylem_node::RelayOptions;
+use xylem_node::{AllowedClients, MAX_TOKENS, RelayOptions, TeamTokenError};
+use xylem_object::PublisherId;
 
 use super::set;
 
@@ -16,6 +18,10 @@ pub(super) struct RelayTable {
     enabled: Option<bool>,
     announce: Option<Vec<String>>,
     second_port: Option<u16>,
+    allow: Option<Vec<String>>,
+    allow_file: Option<PathBuf>,
+    tokens: Option<Vec<String>>,
+    memory_bytes: Option<usize>,
     registrations: Option<usize>,
     registrations_of_key: Option<usize>,
     registrations_of_host: Option<usize>,
@@ -27,9 +33,37 @@ pub(super) struct RelayTable {
     connects_per_second: Option<u64>,
     bytes_per_second_of_key: Option<u64>,
     bytes_per_second_of_host: Option<u64>,
+    bytes_per_second: Option<u64>,
     bytes_per_hour: Option<u64>,
     lifetime_seconds: Option<u64>,
     report_seconds: Option<u64>,
+}
+
+/// The clients that the relay serves: `None` if no setting names any, which means all. The keys of a file are read later.
+fn allowed(
+    keys: Option<Vec<String>>,
+    tokens: Option<Vec<String>>,
+    has_file: bool,
+) -> Result<Option<AllowedClients>, String> {
+    if keys.is_none() && tokens.is_none() && !has_file {
+        return Ok(None);
+    }
+    let mut clients = AllowedClients::default();
+    for text in keys.unwrap_or_default() {
+        let key: PublisherId =
+            text.parse().map_err(|e| format!("relay allow: {text:?} is no link key: {e}"))?;
+        clients.keys.insert(key.0);
+    }
+    let tokens = tokens.unwrap_or_default();
+    if tokens.len() > MAX_TOKENS {
+        return Err(format!("relay tokens: at most {MAX_TOKENS}"));
+    }
+    for text in tokens {
+        // The message has no part of it.
+        let token = text.parse().map_err(|e: TeamTokenError| format!("relay tokens: {e}"))?;
+        clients.tokens.push(token);
+    }
+    Ok(Some(clients))
 }
 
 impl RelayTable {
@@ -41,8 +75,13 @@ impl RelayTable {
             options.announce.push(address);
         }
         options.second_port = self.second_port;
+        options.allowed = allowed(self.allow, self.tokens, self.allow_file.is_some())?;
+        options.allow_file = self.allow_file;
         set(&mut options.report, self.report_seconds.map(|n| Duration::from_secs(n.max(1))));
         let limits = &mut options.limits;
+        if let Some(bytes) = self.memory_bytes {
+            limits.set_memory(bytes);
+        }
         set(&mut limits.registrations, self.registrations);
         set(&mut limits.registrations_of_key, self.registrations_of_key);
         set(&mut limits.registrations_of_host, self.registrations_of_host);
@@ -64,6 +103,7 @@ impl RelayTable {
         };
         bytes(&mut limits.bytes_per_second_of_key, self.bytes_per_second_of_key);
         bytes(&mut limits.bytes_per_second_of_host, self.bytes_per_second_of_host);
+        rate(&mut limits.bytes_per_second, self.bytes_per_second);
         bytes(&mut limits.bytes_per_hour, self.bytes_per_hour);
         if let Some(seconds) = self.lifetime_seconds {
             if !LIFETIME.contains(&seconds) {
@@ -90,6 +130,10 @@ impl RelayTable {
             enabled,
             announce,
             second_port,
+            allow,
+            allow_file,
+            tokens,
+            memory_bytes,
             registrations,
             registrations_of_key,
             registrations_of_host,
@@ -101,6 +145,7 @@ impl RelayTable {
             connects_per_second,
             bytes_per_second_of_key,
             bytes_per_second_of_host,
+            bytes_per_second,
             bytes_per_hour,
             lifetime_seconds,
             report_seconds

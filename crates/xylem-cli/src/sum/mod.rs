@@ -21,7 +21,7 @@ mod processor;
 mod region;
 mod sync;
 
-use xylem_base::{canonical, disk};
+use xylem_base::{Stop, canonical, disk};
 use xylem_node::Event;
 use xylem_publish::root_of;
 
@@ -248,7 +248,8 @@ fn engine(args: &SumArgs) -> Result<SumSettings, CommandFailure> {
 fn tree(args: &SumArgs, out: &mut Out) -> Result<Exit, CommandFailure> {
     for path in &args.file {
         let place = canonical(path).map_err(xylem_base::Error::from)?;
-        let root = root_of(&*disk(), &place, &mut |event| out.event(Event::Library(event)));
+        let root =
+            root_of(&*disk(), &place, &Stop::new(), &mut |event| out.event(Event::Library(event)));
         out.take_broken()?;
         let root = root?.to_string();
         if out.is_json() {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use xylem_base::canonical;
 use xylem_folder::{Invitation, LastRun, SyncHome};
-use xylem_node::AnnounceOptions;
+use xylem_node::{AnnounceOptions, NamedRelay};
 
 use super::{SyncArgs, status, telling};
 use crate::cli::Common;
@@ -66,7 +66,7 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, CommandFailure
     let of = |name: &str| shape.iter().find(|(flag, _)| *flag == name).map(|(_, to)| to.clone());
     Ok(FolderTerms {
         announce: announced.announce.iter().map(ToString::to_string).collect(),
-        relays: relay.named().iter().map(ToString::to_string).collect(),
+        relays: relay.named().iter().map(NamedRelay::secret_text).collect(),
         lan,
         map,
         limit: limit.limit,
@@ -78,7 +78,9 @@ fn terms(args: &SyncArgs, common: &Common) -> Result<FolderTerms, CommandFailure
 /// Makes the folder a member of its group, and hands it over to the background node.
 pub(super) fn hand_over(
     args: &SyncArgs,
-    (folder, joins, last): (&Path, Option<&Invitation>, &LastRun),
+    folder: &Path,
+    joins: Option<&Invitation>,
+    last: &LastRun,
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {

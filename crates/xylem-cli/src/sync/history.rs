@@ -15,11 +15,11 @@ pub(super) fn print(home: &SyncHome, out: &mut Out) -> Result<Exit, CommandFailu
     if let Some(past) = MemberLog::open(&path)?.past() {
         let all = entries(&path)?;
         whole &= all.is_sorted_by(|a, b| a.number < b.number);
-        told("this member", &home.key()?.public(), (&all, &past, whole), out)?;
+        told("this member", &home.key()?.public(), &all, &past, whole, out)?;
     }
     // Reading a statement checks its signature, and that its versions add up to its root.
     let of = |said: &MemberStatement, one: bool, out: &mut Out| {
-        told(&said.name, &said.member, (said.past.recent(), &said.past, one), out)
+        told(&said.name, &said.member, said.past.recent(), &said.past, one, out)
     };
     for (said, _) in home.members()?.said {
         of(&said, true, out)?;
@@ -35,7 +35,9 @@ pub(super) fn print(home: &SyncHome, out: &mut Out) -> Result<Exit, CommandFailu
 fn told(
     name: &str,
     member: &PublisherId,
-    (versions, past, whole): (&[LogEntry], &Past, bool),
+    versions: &[LogEntry],
+    past: &Past,
+    whole: bool,
     out: &mut Out,
 ) -> Result<(), CommandFailure> {
     let (key, root, length) = (member.to_string(), past.root().to_string(), past.length());

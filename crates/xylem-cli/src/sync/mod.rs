@@ -238,7 +238,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
     let joins = invitation(&args)?;
     let last = last_run(&args, &folder, &store)?;
     if args.background {
-        return background::hand_over(&args, (&folder, joins.as_ref(), &last), common, out);
+        return background::hand_over(&args, &folder, joins.as_ref(), &last, common, out);
     }
     let options = SyncOptions {
         folder,

@@ -104,7 +104,7 @@ impl EventPrinter {
                 out.note(&clean(&format!("{name} ({}) {what}", short(&key))));
             }
             SyncEvent::Took { name, put, gone, kept, paths, conflicts, copies } => {
-                self.gather(name, (put, gone, kept), &paths);
+                self.gather(name, put, gone, kept, &paths);
                 self.say_took(Instant::now(), out);
                 say_conflicts(&conflicts, &copies, out);
             }
@@ -163,7 +163,7 @@ impl EventPrinter {
         }
     }
 
-    fn gather(&mut self, name: String, (put, gone, kept): (u64, u64, u64), paths: &[PathBuf]) {
+    fn gather(&mut self, name: String, put: u64, gone: u64, kept: u64, paths: &[PathBuf]) {
         // The folder was in step before this change; a new event will follow.
         self.step = None;
         let gathered = self.took.entry(name).or_default();
@@ -435,8 +435,8 @@ mod tests {
     fn each_name_is_reported_once() {
         let mut teller = EventPrinter::new();
         let paths = ["a", "b/c", "a"].map(PathBuf::from);
-        teller.gather("bob".into(), (2, 0, 1), &paths);
-        teller.gather("bob".into(), (1, 2, 0), &paths[..1]);
+        teller.gather("bob".into(), 2, 0, 1, &paths);
+        teller.gather("bob".into(), 1, 2, 0, &paths[..1]);
         let said = teller.took["bob"].said("bob");
         assert_eq!(
             said,
@@ -444,7 +444,9 @@ mod tests {
         );
         teller.gather(
             "bob".into(),
-            (9, 0, 0),
+            9,
+            0,
+            0,
             &(0..9).map(|n| n.to_string().into()).collect::<Vec<_>>(),
         );
         assert_eq!(teller.took["bob"].paths.len(), MAX_NAMES);

@@ -320,13 +320,23 @@ impl Node {
     }
 
     /// As [`Node::with`], by this command.
-    pub(crate) fn run(mut command: Command, dir: &Path, settings: &str) -> Self {
+    pub(crate) fn run(command: Command, dir: &Path, settings: &str) -> Self {
+        Self::with_flags(command, dir, settings, &[])
+    }
+
+    /// As [`Node::run`], with more arguments.
+    pub(crate) fn with_flags(
+        mut command: Command,
+        dir: &Path,
+        settings: &str,
+        more: &[&str],
+    ) -> Self {
         let mut settings = settings.to_owned();
         if !settings.contains("[node.multicast]") {
             settings += "\n[node.multicast]\nenabled = false\n";
         }
         let config = file(dir, "node.toml", settings.as_bytes());
-        command.args(["--json", "--config"]).arg(config).args(["ndn", "node"]);
+        command.args(["--json", "--config"]).arg(config).args(["ndn", "node"]).args(more);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("the program starts");
         let expected = settings.lines().find(|l| l.starts_with("listen")).expect("listens");

@@ -60,6 +60,19 @@ impl Client {
         client
     }
 
+    /// A client that proves a token, and does not want to be reached.
+    pub(crate) fn proving(uri: &str, from: IpAddr, seed: u64, proof: Option<[u8; 32]>) -> Self {
+        let mut client = Self::idle(uri, from, seed, false, vec![]);
+        let fresh = RelayClient::new([seed as u8; 32], false, vec![]);
+        client.relay = match proof {
+            Some(proof) => fresh.with_proof(proof),
+            None => fresh,
+        };
+        let request = client.relay.request();
+        client.ask(&request);
+        client
+    }
+
     /// As [`new`](Self::new), but sends nothing on the stream by itself.
     pub(crate) fn idle(
         uri: &str,

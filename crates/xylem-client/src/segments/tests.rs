@@ -70,7 +70,7 @@ fn fetch(
     };
     let signer = Signer::digest_sha256();
     let name: Name = "/o".parse().unwrap();
-    let mut producer = Producer::new(&name, &settings, signer, (file, size as u64), 7).unwrap();
+    let mut producer = Producer::new(&name, &settings, signer, file, size as u64, 7).unwrap();
     let mut sink = Sink { at_once, together: 0, content: Vec::new(), bad: 0 };
     let prefix = "/o/v=7".parse().unwrap();
     let expected = Expected::default();

@@ -96,8 +96,16 @@ impl SyncTrust for PolicyJudge {
     }
 }
 
+/// The keys of a member of a sync group.
+pub struct SvsKeys {
+    /// Signs what the member sends.
+    pub signer: Signer,
+    /// Decides which senders are trusted.
+    pub policy: TrustPolicy,
+}
+
 impl<'a> SvsMember<'a> {
-    /// A member of the group that `config` describes. `signer` signs; `policy` decides on trust. `fetch`: also fetches
+    /// A member of the group that `config` describes. `fetch`: also fetches
     /// other members' publications. `lines` supplies publications, `tell` gets events. `began_ms` is the time at the
     /// connection's beginning, in milliseconds since 1970. `seed` is random.
     ///
@@ -105,9 +113,10 @@ impl<'a> SvsMember<'a> {
     /// A group or a member without a name.
     pub fn new(
         config: GroupConfig,
-        (signer, policy): (Signer, TrustPolicy),
+        SvsKeys { signer, policy }: SvsKeys,
         fetch: bool,
-        (began_ms, seed): (u64, u64),
+        began_ms: u64,
+        seed: u64,
         lines: &'a mut dyn FnMut() -> SvsLine,
         tell: &'a mut dyn FnMut(SvsEvent<'_>),
     ) -> Result<Self, ClientError> {

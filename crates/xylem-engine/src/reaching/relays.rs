@@ -51,7 +51,8 @@ impl Engine {
         }
         let secret = xylem_base::random().map_err(io::Error::other)?;
         let listens = uses.listens;
-        self.net.reaching.relays.push(UsedRelay::new(uses, secret));
+        let own = self.net.endpoint.public_key().0;
+        self.net.reaching.relays.push(UsedRelay::new(uses, secret, &own));
         if listens {
             self.dial_relay(self.net.reaching.relays.len() - 1);
         }

@@ -11,7 +11,7 @@ use xylem_forward::FaceId;
 use xylem_link::{LinkId, NatMapping, PeerKey, StreamId};
 use xylem_peers::reachable::PeerAddress;
 use xylem_reach::relay::{
-    CircuitTag, ConnectTarget, DatagramKind, HEADER, RelayClient, VouchedName,
+    CircuitTag, ConnectTarget, DatagramKind, HEADER, RelayClient, TeamToken, VouchedName,
 };
 use xylem_sockets::Udp;
 
@@ -165,6 +165,8 @@ pub struct RelayUse {
     pub names: Vec<VouchedName>,
     /// Whether the relay is to assign a short number by which others may ask for this end.
     pub wants_code: bool,
+    /// A token that the relay asks of its clients.
+    pub token: Option<TeamToken>,
 }
 
 /// News of a relay.
@@ -251,9 +253,14 @@ pub(crate) enum RelayLinkState {
 }
 
 impl UsedRelay {
-    pub(crate) fn new(uses: RelayUse, secret: [u8; 32]) -> Self {
+    /// `own`: this end's link key.
+    pub(crate) fn new(uses: RelayUse, secret: [u8; 32], own: &[u8; 32]) -> Self {
         let client = RelayClient::new(secret, uses.listens, uses.names.clone());
         let client = if uses.wants_code { client.with_code() } else { client };
+        let client = match &uses.token {
+            Some(token) => client.with_proof(token.proof(&uses.key, own)),
+            None => client,
+        };
         Self {
             uses,
             client,

@@ -42,7 +42,8 @@ impl<S: Storage> Pit<S> {
         &mut self,
         faces: &mut FaceTable<S>,
         id: u32,
-        (from, nonce): (Ingress, [u8; 4]),
+        from: Ingress,
+        nonce: [u8; 4],
         expires: u64,
         token: Option<&[u8]>,
     ) -> Result<(), PitTableFull> {

@@ -71,8 +71,8 @@ impl NoiseVector<'_> {
         let [secret, ephemeral] = self.keys[i];
         let representative = curve::public_key(&ephemeral);
         let ephemeral = KeyPair { secret: HeapSecret::copy_of(&ephemeral), representative };
-        let keys = (&StaticKey::from_bytes(secret), ephemeral);
-        NoiseSide(Handshake::new(suite, self.prologue, i == 0, keys))
+        let key = StaticKey::from_bytes(secret);
+        NoiseSide(Handshake::new(suite, self.prologue, i == 0, &key, ephemeral))
     }
 }
 
@@ -83,11 +83,8 @@ pub struct NoiseSide(Handshake);
 impl NoiseSide {
     /// Makes a side with an ephemeral secret and its representative.
     #[must_use]
-    pub fn new(
-        initiator: bool,
-        key: &StaticKey,
-        (secret, representative): ([u8; 32], [u8; 32]),
-    ) -> Self {
+    pub fn new(initiator: bool, key: &StaticKey, pair: ([u8; 32], [u8; 32])) -> Self {
+        let (secret, representative) = pair;
         let ephemeral = KeyPair { secret: HeapSecret::copy_of(&secret), representative };
         Self(match initiator {
             true => Handshake::initiator(key, ephemeral),

@@ -9,7 +9,7 @@ use core::time::Duration;
 use super::{Endpoint, LinkEntry, LinkState};
 use crate::envelope::EnvelopeKey;
 use crate::event::{CloseReason, LinkEvent, LinkId};
-use crate::handshake::{AcceptedResponse, Dialing, ResponseVerdict};
+use crate::handshake::{AcceptedResponse, DialTarget, Dialing, ResponseVerdict};
 use crate::keys::PeerKey;
 
 impl Endpoint {
@@ -22,7 +22,8 @@ impl Endpoint {
         remote: SocketAddr,
         expected: Option<PeerKey>,
     ) -> LinkId {
-        self.dial(now, (remote, expected, EnvelopeKey::new(expected)))
+        let envelope = EnvelopeKey::new(expected);
+        self.dial(now, DialTarget { remote, expected, envelope })
     }
 
     /// Like [`Endpoint::connect`], for a path on which datagrams need extra room (a relay's header). The length of each
@@ -43,11 +44,7 @@ impl Endpoint {
         link
     }
 
-    pub(super) fn dial(
-        &mut self,
-        now: Duration,
-        to: (SocketAddr, Option<PeerKey>, EnvelopeKey),
-    ) -> LinkId {
+    pub(super) fn dial(&mut self, now: Duration, to: DialTarget) -> LinkId {
         let id = self.new_id();
         let refused = if self.links.len() >= self.config.max_links {
             Some(CloseReason::TooManyLinks)
@@ -58,8 +55,8 @@ impl Endpoint {
             self.events.push_back(LinkEvent::Closed { link: id, reason });
             return id;
         }
-        let rng = (self.rng.child(), self.ahead.take_pair());
-        let dialing = Dialing::new(&self.config, &self.key, rng, now, id, to);
+        let (rng, ephemeral) = (self.rng.child(), self.ahead.take_pair());
+        let dialing = Dialing::new(&self.config, &self.key, rng, ephemeral, now, id, to);
         let cid = dialing.cid;
         self.insert(id, LinkState::Dialing(Box::new(dialing)), Some(cid));
         id

@@ -7,7 +7,7 @@ use core::time::Duration;
 use super::Endpoint;
 use crate::envelope::EnvelopeKey;
 use crate::event::LinkId;
-use crate::handshake::DialedBy;
+use crate::handshake::{DialTarget, DialedBy};
 use crate::keys::{PeerKey, StaticKey};
 
 /// Most knocks that one endpoint answers at a time: every unknown datagram is tried against each.
@@ -100,7 +100,8 @@ impl Endpoint {
         remote: SocketAddr,
         knock: &[u8; 32],
     ) -> LinkId {
-        self.dial(now, (remote, None, EnvelopeKey::of_knock(knock)))
+        let envelope = EnvelopeKey::of_knock(knock);
+        self.dial(now, DialTarget { remote, expected: None, envelope })
     }
 
     /// From now on also answers dialers that know this value but not our key, whether [`crate::LinkConfig::accept_open`] is

@@ -165,9 +165,9 @@ impl Endpoint {
         }
         let id = self.new_id();
         let half = initial.is_sound().then(|| {
-            let rng = (self.rng.child(), self.ahead.take_pair());
+            let (rng, ephemeral) = (self.rng.child(), self.ahead.take_pair());
             let key = self.envelopes.key_of(initial.by).unwrap_or(&self.key);
-            HalfOpen::new(&self.config, key, rng, now, id, initial)
+            HalfOpen::new(&self.config, key, rng, ephemeral, now, id, initial)
         });
         let Some(Ok(half)) = half else {
             self.half_open.fail(now, self.config.max_half_open);

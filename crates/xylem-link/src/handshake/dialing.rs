@@ -107,15 +107,26 @@ pub(crate) struct AcceptedResponse {
     by: DialedBy,
 }
 
+/// The destination of a dial.
+pub(crate) struct DialTarget {
+    pub(crate) remote: SocketAddr,
+    /// The key whose holder alone may answer.
+    pub(crate) expected: Option<PeerKey>,
+    /// The key that hides the handshake.
+    pub(crate) envelope: EnvelopeKey,
+}
+
 impl Dialing {
     pub(crate) fn new(
         config: &LinkConfig,
         key: &StaticKey,
-        (mut rng, ephemeral): (LinkRng, KeyPair),
+        mut rng: LinkRng,
+        ephemeral: KeyPair,
         now: Duration,
         id: LinkId,
-        (remote, expected, envelope): (SocketAddr, Option<PeerKey>, EnvelopeKey),
+        target: DialTarget,
     ) -> Self {
+        let DialTarget { remote, expected, envelope } = target;
         let (target, cid) = (ConnectionId(rng.array()), ConnectionId(rng.array()));
         let mut noise = Handshake::initiator(key, ephemeral);
         let decapsulator = is_hybrid(config).then(|| Decapsulator::generate(&mut rng)).flatten();

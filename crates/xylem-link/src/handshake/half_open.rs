@@ -64,7 +64,8 @@ impl HalfOpen {
     pub(crate) fn new(
         config: &LinkConfig,
         key: &StaticKey,
-        (mut rng, ephemeral): (LinkRng, KeyPair),
+        mut rng: LinkRng,
+        ephemeral: KeyPair,
         now: Duration,
         id: LinkId,
         initial: &InitialMessage<'_>,

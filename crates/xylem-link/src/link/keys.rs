@@ -74,12 +74,12 @@ impl Link {
 
     pub(super) fn on_rekey(
         &mut self,
-        (round, answer, key): (u32, bool, &[u8; 32]),
+        round: u32,
+        answer: bool,
+        key: &[u8; 32],
     ) -> Result<(), KeyFrameRefused> {
-        let new = self
-            .rekey
-            .on_frame((round, answer, key), &mut self.rng)
-            .map_err(|_| KeyFrameRefused)?;
+        let new =
+            self.rekey.on_frame(round, answer, key, &mut self.rng).map_err(|_| KeyFrameRefused)?;
         let Some(secret) = new else { return Ok(()) };
         if self.sealer.is_ratcheting() {
             // A round has begun before we have taken the last one in: an honest dialer waits for that.

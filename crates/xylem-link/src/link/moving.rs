@@ -21,10 +21,16 @@ use crate::way::{NatMapping, PathKind, SyntheticPrefixes};
 const OBSERVED_APART: Duration = Duration::from_millis(250);
 
 impl Link {
-    /// Handles a datagram of `len` bytes from another address than the link's.
-    pub(super) fn on_other_address(&mut self, now: Duration, came: (SocketAddr, usize, bool)) {
+    /// Handles a datagram of `len` bytes `from` another address than the link's.
+    pub(super) fn on_other_address(
+        &mut self,
+        now: Duration,
+        from: SocketAddr,
+        len: usize,
+        newest: bool,
+    ) {
         let wait = self.wait();
-        self.paths.on_datagram(now, came, wait, &mut self.rng);
+        self.paths.on_datagram(now, from, len, newest, wait, &mut self.rng);
     }
 
     pub(super) fn on_path_response(&mut self, now: Duration, token: u64) {
@@ -78,7 +84,7 @@ impl Link {
 
     fn move_to(&mut self, now: Duration, to: SocketAddr, chosen: bool) {
         let worse = self.paths.ways.way(to) > self.paths.ways.way(self.remote);
-        self.paths.on_move(now, (self.remote, to), chosen);
+        self.paths.on_move(now, self.remote, to, chosen);
         self.remote = to;
         self.sealer.on_move();
         self.mtu.reset(now);

@@ -89,7 +89,9 @@ impl PathValidation {
     pub(super) fn on_datagram(
         &mut self,
         now: Duration,
-        (from, len, newest): (SocketAddr, usize, bool),
+        from: SocketAddr,
+        len: usize,
+        newest: bool,
         wait: Duration,
         rng: &mut LinkRng,
     ) {
@@ -210,7 +212,8 @@ impl PathValidation {
     pub(super) fn on_move(
         &mut self,
         now: Duration,
-        (from, to): (SocketAddr, SocketAddr),
+        from: SocketAddr,
+        to: SocketAddr,
         chosen: bool,
     ) {
         let asked = self.challenges.take().map(|asking| asking.here);

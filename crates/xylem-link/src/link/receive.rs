@@ -24,7 +24,8 @@ impl Link {
         &mut self,
         now: Duration,
         from: SocketAddr,
-        (marked, mut datagram): (bool, BytesMut),
+        marked: bool,
+        mut datagram: BytesMut,
         events: &mut VecDeque<LinkEvent>,
         used: &mut Option<Bytes>,
     ) -> bool {
@@ -55,7 +56,7 @@ impl Link {
         self.finish = None;
         let elsewhere = (from != self.remote).then_some(from);
         if elsewhere.is_some() {
-            self.on_other_address(now, (from, datagram.len(), opened.newest));
+            self.on_other_address(now, from, datagram.len(), opened.newest);
         }
         let challenged = self.owed.responses.len();
         let datagram = &*used.insert(datagram.freeze());
@@ -66,7 +67,7 @@ impl Link {
                 Ok(frame) => {
                     asks |= frame.asks_for_ack();
                     pieces |= matches!(frame, Frame::Fragment(_));
-                    self.on_frame(now, frame, (marked, datagram), events)
+                    self.on_frame(now, frame, marked, datagram, events)
                 }
                 Err(_) => Err(Misbehaved),
             };
@@ -80,7 +81,7 @@ impl Link {
         if pieces {
             self.repair.on_datagram(now, opened.number, self.opener.window());
         }
-        self.on_stream_datagram(now, opened.number, (asks, marked));
+        self.on_stream_datagram(now, opened.number, asks, marked);
         if let Some(from) = elsewhere
             && let Some(token) = self.owed.responses.get(challenged)
         {
@@ -104,7 +105,8 @@ impl Link {
         &mut self,
         now: Duration,
         frame: Frame<'_>,
-        (marked, datagram): (bool, &Bytes),
+        marked: bool,
+        datagram: &Bytes,
         events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Misbehaved> {
         match frame {
@@ -165,7 +167,7 @@ impl Link {
             }
             // Frames for keys.
             Frame::Rekey { round, answer, key } => {
-                self.on_rekey((round, answer, key)).map_err(|_| Misbehaved)?;
+                self.on_rekey(round, answer, key).map_err(|_| Misbehaved)?;
             }
             Frame::ResetToken { epoch, token } => {
                 self.on_reset_token(epoch, &token).map_err(|_| Misbehaved)?;

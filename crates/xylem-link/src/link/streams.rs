@@ -44,7 +44,8 @@ impl Link {
         &mut self,
         now: Duration,
         number: u64,
-        (asks, marked): (bool, bool),
+        asks: bool,
+        marked: bool,
     ) {
         let Some(streams) = &mut self.streams else { return };
         if asks {

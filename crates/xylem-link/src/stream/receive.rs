@@ -46,11 +46,11 @@ impl Streams {
         match frame {
             Frame::StreamOpen { stream, purpose } => self.on_open(stream, purpose, events)?,
             Frame::StreamData { stream, offset, piece } => {
-                self.on_data(stream, (offset, piece), datagram, events)?;
+                self.on_data(stream, offset, piece, datagram, events)?;
             }
             Frame::StreamClose { stream, size } => self.on_close(stream, size, events)?,
             Frame::StreamReset { stream, code, size } => {
-                self.on_reset(stream, (code, size), events)?;
+                self.on_reset(stream, code, size, events)?;
             }
             Frame::StreamStop { stream, code } => self.on_stop(stream, code, events)?,
             Frame::WindowUpdate { stream, limit } => self.on_window(stream, limit)?,
@@ -146,7 +146,8 @@ impl Streams {
     fn on_data(
         &mut self,
         id: u32,
-        (offset, piece): (u64, &[u8]),
+        offset: u64,
+        piece: &[u8],
         datagram: &Bytes,
         events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Violation> {
@@ -197,7 +198,8 @@ impl Streams {
     fn on_reset(
         &mut self,
         id: u32,
-        (code, size): (u32, u64),
+        code: u32,
+        size: u64,
         events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Violation> {
         let link = self.link;

@@ -68,7 +68,7 @@ impl Streams {
         while count < layout.segments && buf.len() + segment <= MAX_DATAGRAM {
             let start = buf.len();
             let end = start + segment - TAG_LEN;
-            let filled = self.datagram(now, (window, layout.marked), buf, end);
+            let filled = self.datagram(now, window, layout.marked, buf, end);
             if matches!(filled, Filled::Empty) {
                 break;
             }
@@ -103,7 +103,8 @@ impl Streams {
     fn datagram(
         &mut self,
         now: Duration,
-        (window, marked): (&ReplayWindow, u32),
+        window: &ReplayWindow,
+        marked: u32,
         buf: &mut Vec<u8>,
         end: usize,
     ) -> Filled {

@@ -25,7 +25,8 @@ impl Management {
     pub(super) fn announce(
         &mut self,
         now: Duration,
-        (from, reach): (FaceId, CommandScope),
+        from: FaceId,
+        reach: CommandScope,
         interest: &Interest<'_>,
         host: &mut impl ManagementHost,
     ) -> Answer {

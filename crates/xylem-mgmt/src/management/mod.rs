@@ -301,7 +301,7 @@ impl Management {
             .map_err(|denial| CommandRefusal::new(403, denial.to_string()))?;
         self.guard.persist(host.now_ms(), |times| host.keep_command_times(times))?;
         if (request.module, request.verb) == (b"rib", b"announce") {
-            return self.announce(now, (from, request.reach), interest, host);
+            return self.announce(now, from, request.reach, interest, host);
         }
         let parameters =
             request.parameters.ok_or_else(|| malformed_command("ControlParameters are missing"))?;

@@ -116,7 +116,8 @@ impl CodeServer {
     /// states.
     pub(crate) fn new(
         engine: &mut Engine,
-        (of, text): (Offered, String),
+        of: Offered,
+        text: String,
         at: Vec<Address>,
         how: &ShowOptions,
     ) -> Result<Self, KeyFileError> {
@@ -338,7 +339,7 @@ impl ShownCode {
         };
         let relays = found.iter().map(volunteers::as_relay).collect();
         on_event(Event::Code(CodeEvent::Volunteers { relays }));
-        let new = volunteers::register(engine, &found, &self.names, (number, window));
+        let new = volunteers::register(engine, &found, &self.names, number, window);
         self.volunteers.extend(new.into_iter().map(|key| (key, false)));
     }
 

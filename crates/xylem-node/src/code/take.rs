@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
-use xylem_base::{Blame, Error, Failure, Stop};
+use xylem_base::{Blame, Failure, Stop};
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
@@ -64,9 +64,12 @@ pub enum TakeCodeError {
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Failures of the system's randomness.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] xylem_base::NoRandomness),
+    /// A key of the store cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] xylem_keys::KeyFileError),
 }
 
 /// Where a code was looked up without an answer. `Display` gives this, and what to do.
@@ -128,12 +131,11 @@ impl Failure for TakeCodeError {
             Self::Nobody { .. } | Self::Over(_) => Blame::Network,
             Self::Stopped => Blame::Interrupted,
             Self::Engine(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
+            Self::Key(e) => e.blame(),
         }
     }
 }
-
-crate::failure::of_library!(TakeCodeError: xylem_base::NoRandomness, xylem_keys::KeyFileError);
 
 /// Where to look for the peer that shows a code.
 #[derive(Clone, Debug)]

@@ -145,7 +145,8 @@ pub(super) fn register(
     engine: &mut Engine,
     volunteers: &[VolunteerRelay],
     names: &[VouchedName],
-    (number, window): (u32, u64),
+    number: u32,
+    window: u64,
 ) -> Vec<[u8; 32]> {
     let publisher = meeting_publisher(number, window);
     let vouch = publisher.vouch(&engine.link_key().0);
@@ -167,7 +168,7 @@ pub(super) fn register(
 /// Over UDP alone: that is where it has answered.
 fn used(volunteer: &VolunteerRelay) -> RelayUse {
     let (key, udp, tcp, names) = (volunteer.key, volunteer.at.clone(), Vec::new(), Vec::new());
-    RelayUse { key, udp, tcp, listens: false, names, wants_code: false }
+    RelayUse { key, udp, tcp, listens: false, names, wants_code: false, token: None }
 }
 
 /// The taker's dials through volunteers: one after the other, each again while the offerer is not registered there.

@@ -17,7 +17,7 @@ use xylem_packet::NameRef;
 
 pub(crate) use beside::{DhtRoom, MAX_PUBLIC, Publicity, ShareAnnouncer};
 pub(crate) use nearby::LanSearch;
-pub use public::{PublicOptions, PublicTarget, find_public};
+pub use public::{PublicOptions, PublicSharer, PublicTarget, find_public};
 
 /// How to announce a share, besides its tickets. The default is not at all.
 #[derive(Clone, Debug, Default)]

@@ -24,8 +24,11 @@ use xylem_peers::reachable::{PeerAddress, may_be_dialled};
 use xylem_reach::names::{dht_key, dht_knock, item_salt};
 
 use super::DhtStart;
+use crate::event::Event;
 use crate::fetch::{AddressCount, FetchError, NotPublic};
+use crate::meeting::CodeDht;
 use crate::shaping::LinkOptions;
+use crate::ticket_meeting::TicketSearch;
 
 /// Most addresses dialled at once. [`MAX_DIALLED`]: most for one query. The DHT lists any peer that announces itself.
 const MAX_AT_ONCE: usize = 8;
@@ -67,14 +70,29 @@ pub struct PublicOptions {
     pub store: PathBuf,
     /// Link keys of peers that were found before and did not have the content.
     pub avoid: Vec<[u8; 32]>,
+    /// How to open the NATs between this machine and a sharer that does not answer. `None`: not at all, because the DHT would
+    /// list this machine as a getter.
+    pub punch: Option<CodeDht>,
 }
 
-/// Searches the mainline DHT and asks the peers that it lists. Returns a ticket for the first peer that has the
-/// content.
+/// A peer that has public content.
+#[derive(Clone, Debug)]
+pub struct PublicSharer {
+    /// A ticket for the content, with the peer's address.
+    pub ticket: Ticket,
+    /// The local port from which it was reached, if a NAT was opened for that port.
+    pub port: Option<u16>,
+}
+
+/// Searches the mainline DHT and asks the peers that it lists. Returns the first peer that has the content.
 ///
 /// # Errors
 /// [`FetchError::NotPublic`] if no peer was found in time, and those of the sockets.
-pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, FetchError> {
+pub fn find_public(
+    options: &PublicOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<PublicSharer, FetchError> {
     let link_key = StaticKey::from_bytes(xylem_base::random()?);
     let config = xylem_link::LinkConfig { accept_incoming: false, ..options.links.config() };
     let endpoint = Endpoint::new(config, link_key, xylem_base::random()?);
@@ -83,6 +101,7 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
     let start = known_nodes(&options.store, options.dht.bootstrap.clone());
     let mut search = PublicSearch {
         options,
+        on_event,
         near: is_local(&start),
         dht: Dht::new(start, xylem_base::random()?, Arc::new(|| {})),
         root: None,
@@ -97,6 +116,9 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
         kept: false,
         found: None,
         ends_at: Duration::MAX,
+        punching: None,
+        punched: HashSet::new(),
+        gives_up_at: options.give_up,
     };
     if let PublicTarget::Root(root) = options.wanted {
         search.find_root(&mut engine, root);
@@ -108,6 +130,7 @@ pub fn find_public(options: &PublicOptions, stop: &Stop) -> Result<Ticket, Fetch
 
 struct PublicSearch<'a> {
     options: &'a PublicOptions,
+    on_event: &'a mut dyn FnMut(Event),
     /// Whether the DHT runs on this machine alone, so that its peers may be here as well.
     near: bool,
     dht: Dht,
@@ -126,9 +149,14 @@ struct PublicSearch<'a> {
     /// Whether the DHT's list of nodes was requested. `kept`: whether it has arrived.
     asked: bool,
     kept: bool,
-    found: Option<Ticket>,
+    found: Option<PublicSharer>,
     /// Time until which the list of nodes is awaited after a peer was found.
     ends_at: Duration,
+    /// Opens NATs, once the root is known.
+    punching: Option<TicketSearch>,
+    /// Addresses to which a NAT was opened.
+    punched: HashSet<SocketAddr>,
+    gives_up_at: Duration,
 }
 
 struct DialledAddress {
@@ -144,6 +172,48 @@ impl PublicSearch<'_> {
         self.root = Some(root);
         self.asks_at = Some(engine.now());
         engine.set_knock(dht_knock(&root));
+    }
+
+    /// Has the NATs between this machine and listed sharers opened, if none of them answers. Those that then do are dialled
+    /// first.
+    fn punch(&mut self, engine: &mut Engine) {
+        let now = engine.now();
+        if self.punching.is_none()
+            && !self.known.is_empty()
+            && let (Some(root), Some(how)) = (&self.root, &self.options.punch)
+        {
+            self.punching = Some(TicketSearch::of_root(engine, root, how));
+        }
+        let Some(punching) = self.punching.as_mut().filter(|_| self.found.is_none()) else {
+            return;
+        };
+        if punching.begins(now) {
+            (self.on_event)(Event::RootInDht);
+        }
+        let was_listed = punching.is_listed();
+        let mut fresh = Vec::new();
+        for address in punching.handle_timeout(engine).iter().filter_map(PeerAddress::link_address)
+        {
+            if self.punched.insert(address) {
+                fresh.push(address);
+            }
+        }
+        if punching.is_listed() && !was_listed {
+            // A sharer asks for getters every 28 s.
+            self.gives_up_at = self.gives_up_at.max(now + self.options.give_up);
+        }
+        for address in fresh {
+            // A dial from before has met a NAT that was closed, and may not be repeated for a while.
+            let before = self.dialled.iter().find(|(_, dialled)| dialled.address == address);
+            match before.map(|(face, dialled)| (*face, dialled.up.is_some())) {
+                Some((_, true)) => {}
+                Some((face, false)) => {
+                    self.drop_face(engine, face, "its NAT is open now");
+                    self.waiting.push_front(address);
+                }
+                None => self.waiting.push_front(address),
+            }
+        }
     }
 
     fn question(&self) -> DhtQuestion {
@@ -234,7 +304,7 @@ impl PublicSearch<'_> {
     }
 
     /// The ticket from an answer, if the packet is a valid one.
-    fn read_answer(&mut self, from: FaceId, packet: &[u8]) -> Option<Ticket> {
+    fn read_answer(&self, from: FaceId, packet: &[u8]) -> Option<Ticket> {
         let data = Data::decode(packet).ok()?;
         let id = FindId::parse(data.name())?;
         let dialled = self.dialled.get(&from)?;
@@ -290,7 +360,10 @@ impl Program for PublicSearch<'_> {
             EngineEvent::Packet { from, packet, .. } => match self.read_answer(from, &packet) {
                 Some(ticket) => {
                     self.ends_at = self.ends_at.min(engine.now() + NODE_LIST_WAIT);
-                    self.found = self.found.take().or(Some(ticket));
+                    let at = self.dialled.get(&from).map(|dialled| dialled.address);
+                    let punched = at.filter(|at| self.punched.contains(at));
+                    let port = punched.and_then(|at| engine.punched_port(at.into()));
+                    self.found.get_or_insert(PublicSharer { ticket, port });
                 }
                 None => self.drop_face(engine, from, "it misbehaved"),
             },
@@ -301,13 +374,13 @@ impl Program for PublicSearch<'_> {
     }
 
     fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), FetchError> {
-        if now >= self.options.give_up && self.found.is_none() {
+        if now >= self.gives_up_at && self.found.is_none() {
             let why = match self.listed {
                 0 if self.silent => NotPublic::Silence,
                 0 => NotPublic::Unlisted,
                 listed => NotPublic::Unreached(AddressCount(listed)),
             };
-            return Err(FetchError::NotPublic { after: self.options.give_up, why });
+            return Err(FetchError::NotPublic { after: Duration::from_secs(now.as_secs()), why });
         }
         if self.asks_at.is_some_and(|at| now >= at) && self.dht.ask(self.question()).is_ok() {
             self.asks_at = None;
@@ -323,6 +396,7 @@ impl Program for PublicSearch<'_> {
         {
             self.find_root(engine, root);
         }
+        self.punch(engine);
         self.dial(engine);
         self.ask(engine);
         Ok(())

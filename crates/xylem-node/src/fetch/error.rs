@@ -2,9 +2,13 @@
 
 use std::time::Duration;
 
-use xylem_base::{Blame, Error, Failure};
+use xylem_base::{Blame, Failure};
+use xylem_object::ManifestError;
+use xylem_object::naming::PrefixError;
 use xylem_peers::reachable::HostLookupError;
-use xylem_transfer::FailReason;
+use xylem_transfer::{AddError, FailReason, Misbehaviour};
+use xylem_tree::consistency::ConsistencyError;
+use xylem_witness::QuestionError;
 
 use crate::peers::HostError;
 use xylem_engine::EngineError;
@@ -94,9 +98,51 @@ pub enum FetchError {
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Failures of files, or of the system's randomness.
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] xylem_base::NoRandomness),
+    /// A key of the store cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] xylem_keys::KeyFileError),
+    /// The result cannot be written.
+    #[error(transparent)]
+    Save(#[from] xylem_sink::SaveError),
+    /// The store fails.
+    #[error("{}", xylem_base::advised(.0))]
+    Store(#[from] xylem_store::StoreError),
+    /// A manifest that was received or kept is not what was to be fetched.
     #[error("{0}")]
-    Library(#[from] Error),
+    Manifest(Misbehaviour),
+    /// A manifest cannot be read as a version of its object.
+    #[error("{0}")]
+    Version(ManifestError),
+    /// No version can have this name, or nothing can be asked by it.
+    #[error("{0}")]
+    Name(PrefixError),
+    /// Nothing can be asked about newer versions.
+    #[error(transparent)]
+    Question(#[from] QuestionError),
+    /// What peers send of an object cannot be taken.
+    #[error("{0}")]
+    Object(AddError),
+    /// The publisher has signed two histories.
+    #[error(
+        "the publisher has signed another history: checkpoint v={newer} does not begin with v={named}, which the ticket \
+         names ({why}){evidence}"
+    )]
+    OtherHistory {
+        /// The newer checkpoint.
+        newer: u64,
+        /// The one that the ticket names.
+        named: u64,
+        /// Why the one does not begin with the other.
+        why: ConsistencyError,
+        /// Where the evidence is kept, or why it is not; empty: there is none.
+        evidence: String,
+    },
+    /// The relation of two versions was asked for, and the answers do not prove it.
+    #[error("the peers' answers do not prove how the two versions relate")]
+    Unproven,
 }
 
 /// Further known facts in parentheses, if there are any.
@@ -147,9 +193,14 @@ impl Failure for FetchError {
             Self::Interrupted => Blame::Interrupted,
             Self::Host(e) => e.blame(),
             Self::Engine(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
+            Self::Key(e) => e.blame(),
+            Self::Save(e) => e.blame(),
+            Self::Store(e) => xylem_base::blame_of(e),
+            Self::Manifest(_) | Self::Version(_) | Self::OtherHistory { .. } => Blame::Data,
+            Self::Name(_) => Blame::Usage,
+            Self::Question(e) => e.blame(),
+            Self::Object(_) | Self::Unproven => Blame::Network,
         }
     }
 }
-
-crate::failure::of_library!(FetchError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_sink::SaveError);

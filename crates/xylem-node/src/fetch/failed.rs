@@ -23,7 +23,7 @@ impl FetchState {
         if let Some(sentence) = self.gone.message() {
             return FetchError::Gone(sentence);
         }
-        if self.manifest.is_empty() && !self.dialler.was_up() {
+        if self.awaits_a_peer() && !self.dialler.was_up() {
             let tried = self.tried();
             let joined = |tried: &[TriedPeer]| {
                 tried.iter().map(TriedPeer::to_string).collect::<Vec<_>>().join(", ")

@@ -19,7 +19,7 @@ use std::time::Duration;
 use crate::shaping::LinkOptions;
 use bytes::Bytes;
 use mio::Waker;
-use xylem_base::{Blame, Error, Stop};
+use xylem_base::Stop;
 use xylem_files::held::Holdings;
 use xylem_files::signed::SignedPublication;
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
@@ -31,6 +31,7 @@ use xylem_peers::reachable::{PeerAddress, PeerWay, Relay};
 use xylem_publish::served::fetched_interest;
 use xylem_sink::follow::PointerWatch;
 use xylem_sink::{PeerBytes, Tally};
+use xylem_store::StoreError;
 use xylem_transfer::{PeerId, Transfer, TransferEvent, TransferSpec};
 
 use crate::dial::Dialler;
@@ -270,7 +271,7 @@ impl Fetch {
         &mut self,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-        keep: &mut dyn FnMut(TransferEvent) -> Result<(), Error>,
+        keep: &mut dyn FnMut(TransferEvent) -> Result<(), StoreError>,
     ) -> Result<(), FetchError> {
         self.run_until(stop, on_event, |look| {
             while let Some(event) = look.next_event()? {
@@ -393,8 +394,19 @@ impl Fetch {
             self.change_publication(spec)?;
         }
         let offered = self.work.transfer.offer_manifest(self.engine.now(), &packet);
-        offered.map_err(|what| Error { blame: Blame::Data, message: what.to_string() })?;
+        offered.map_err(FetchError::Manifest)?;
         self.work.name = Some(signed.prefix.clone());
+        Ok(())
+    }
+
+    /// As [`Fetch::offer`], for a result of which all may be here. If it is not, and no sharer is found, the fetch ends
+    /// as early and with the same error as without the manifest.
+    ///
+    /// # Errors
+    /// See [`Fetch::offer`].
+    pub(crate) fn offer_whole(&mut self, signed: &SignedPublication) -> Result<(), FetchError> {
+        self.offer(signed)?;
+        self.work.only_offered = true;
         Ok(())
     }
 

@@ -39,6 +39,8 @@ pub(super) struct FetchState {
     pub(super) swarm: Option<Swarm>,
     /// The signed manifest; empty before it has arrived.
     pub(super) manifest: Vec<u8>,
+    /// Whether the manifest is the store's, and no peer was admitted since.
+    pub(super) only_offered: bool,
     /// Reports unanswered peers until the manifest has arrived.
     pub(super) waiting: UnansweredPeers,
     /// Peers that do not have the publication, or have it no longer.
@@ -97,6 +99,7 @@ impl FetchState {
             introduced: Vec::new(),
             swarm: None,
             manifest: Vec::new(),
+            only_offered: false,
             waiting: UnansweredPeers::default(),
             gone: PeerRefusals::new(ticket),
             refused_objects: HashSet::new(),
@@ -164,7 +167,7 @@ impl FetchState {
                 }
             }
         }
-        if self.manifest.is_empty()
+        if self.awaits_a_peer()
             && self.dialler.count() == 0
             && self.finding.is_refused(engine.now(), self.dialler.is_dialling())
         {
@@ -172,7 +175,7 @@ impl FetchState {
                 self.failed(FailReason::NobodyHasIt { peers: self.dialler.tried().count() })
             );
         }
-        if self.manifest.is_empty() && !self.waits && self.dialler.is_hopeless(engine.now()) {
+        if self.awaits_a_peer() && !self.waits && self.dialler.is_hopeless(engine.now()) {
             return Err(
                 self.failed(FailReason::NobodyHasIt { peers: self.dialler.tried().count() })
             );
@@ -180,9 +183,14 @@ impl FetchState {
         Ok(None)
     }
 
+    /// Whether nothing that is wanted can come before a peer does, and none has.
+    pub(super) fn awaits_a_peer(&self) -> bool {
+        self.manifest.is_empty() || (self.only_offered && !self.transfer.is_idle())
+    }
+
     pub(super) fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
         let swarm = self.swarm.as_ref().and_then(Swarm::poll_timeout);
-        let waiting = self.manifest.is_empty().then(|| self.waiting.poll_timeout()).flatten();
+        let waiting = self.awaits_a_peer().then(|| self.waiting.poll_timeout()).flatten();
         let asks = [self.transfer.poll_timeout(now), self.finding.poll_timeout()];
         let (dials, meets) = (self.dialler.poll_start(), self.dialler.poll_meeting(now));
         let introduced = self.introduced.iter().map(|(_, until)| *until).min();
@@ -214,7 +222,7 @@ impl FetchState {
         if let Some(swarm) = &mut self.swarm {
             swarm.handle_timeout(engine, &mut self.dialler, on_event);
         }
-        if self.manifest.is_empty()
+        if self.awaits_a_peer()
             && let Some(waited) = self.waiting.handle_timeout(now, self.dialler.tried())
         {
             let seconds = waited.as_secs_f64();
@@ -355,7 +363,7 @@ impl FetchState {
                 return self.admit(engine, face, on_event);
             }
             // A peer that has not proven its identity is asked for nothing by name.
-            self.refused(engine, (face, false), false, on_event);
+            self.refused(engine, face, false, false, on_event);
             return engine.drop_face(face, NOT_THERE);
         }
         let mut asked = None;
@@ -375,7 +383,7 @@ impl FetchState {
         if reason == NackReason::NO_ROUTE && whole && self.dialler.is_named(from) {
             self.refused_objects.extend(asked);
             self.refused_now.extend(asked);
-            self.refused(engine, (from, true), pieces, on_event);
+            self.refused(engine, from, true, pieces, on_event);
         }
         // While other peers are still being dialled, one refusal does not mean that no peer has it.
         if pieces || !self.dialler.is_reaching() {
@@ -387,7 +395,8 @@ impl FetchState {
     fn refused(
         &mut self,
         engine: &mut Engine,
-        (face, may_ask): (FaceId, bool),
+        face: FaceId,
+        may_ask: bool,
         pieces: bool,
         on_event: &mut dyn FnMut(Event),
     ) {
@@ -454,6 +463,7 @@ impl FetchState {
         if !self.dialler.came_up(engine, face, &peer) {
             return;
         }
+        self.only_offered = false;
         if let Some(swarm) = &mut self.swarm {
             swarm.came_up(&self.dialler, face);
         }
@@ -501,7 +511,7 @@ impl FetchState {
                 return true;
             }
             FindOutcome::Absent(face) => {
-                self.refused(engine, (face, true), false, on_event);
+                self.refused(engine, face, true, false, on_event);
                 if self.name.is_none() {
                     engine.drop_face(face, NOT_THERE);
                 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use xylem_base::{Blame, Error, Stop, disk};
-use xylem_files::record::keep_fetched;
+use xylem_files::record::{FetchedManifest, keep_fetched};
 use xylem_files::{CheckpointMade, LibraryEvent};
 use xylem_object::witness::{Evidence, SignedVersion};
 use xylem_object::{Growing, Manifest, ObjectId, PublicationKind, Ticket, naming};
@@ -352,9 +352,10 @@ impl Follower<'_> {
         let manifest = &signed.manifest;
         let name = naming::versioned(self.object.as_ref(), signed.version).ok();
         let ticket = Ticket { name, ..self.fetch.completed(&self.options.ticket, manifest) };
-        let (save, packet) = (&self.options.save, signed.packet());
+        let save = &self.options.save;
+        let fetched = FetchedManifest { manifest, packet: signed.packet() };
         let told = &mut from_library(on_event);
-        keep_fetched(store, save, &ticket, (manifest, packet), Some(path), wall_clock(), told);
+        keep_fetched(store, save, &ticket, fetched, Some(path), wall_clock(), told);
     }
 
     fn report_checkpoint(
@@ -415,7 +416,7 @@ impl Follower<'_> {
         let (store, give_up) = (&self.options.store, self.options.give_up);
         let peers = VersionPeers::Of(&mut self.fetch);
         let mut asked = Asked::of(peers, self.spec.publisher, stop, on_event);
-        let heard = witnessed(&mut asked, signed, demand, (store, give_up))?;
+        let heard = witnessed(&mut asked, signed, demand, store, give_up)?;
         heard.by.iter().for_each(|said| asked.tell(LibraryEvent::Cosigned(said.clone())));
         let fresh = heard.fresh(demand, asked.clock());
         let now = asked.now();

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use xylem_base::{Blame, Error, Stop};
+use xylem_base::Stop;
 use xylem_hash::Hash;
 use xylem_object::witness::{Evidence, SignedVersion};
 use xylem_object::{Manifest, PublisherId, naming};
@@ -37,11 +37,7 @@ pub fn newest(
     if manifest.growing.is_none_or(|growing| growing.last) {
         return Ok(manifest);
     }
-    let open = |packet: &[u8]| {
-        let error =
-            |e: &dyn std::fmt::Display| Error { blame: Blame::Data, message: e.to_string() };
-        SignedVersion::open(packet, publisher).map_err(|e| error(&e))
-    };
+    let open = |packet: &[u8]| SignedVersion::open(packet, publisher).map_err(FetchError::Version);
     let named = open(fetch.manifest_packet())?;
     let object = named.object.clone();
     fetch.watch(object.clone());
@@ -50,8 +46,7 @@ pub fn newest(
     let found = match heard.filter(|version| *version > named.version) {
         None => manifest,
         Some(version) => {
-            let prefix = naming::versioned(object.as_ref(), version)
-                .map_err(|e| Error::usage(e.to_string()))?;
+            let prefix = naming::versioned(object.as_ref(), version).map_err(FetchError::Name)?;
             fetch.change_publication(TransferSpec { prefix, publisher, root: None, size: None })?;
             let found = fetch.manifest(stop, on_event)?;
             let newer = open(fetch.manifest_packet())?;
@@ -113,28 +108,25 @@ pub(super) fn begins_with_named(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), FetchError> {
-    let (old, new) = ((named.manifest.size, named.manifest.root), &newer.manifest);
-    let (shown, proof) = continues(fetch, old, new, stop, on_event)?;
+    let (old, new) = (&named.manifest, &newer.manifest);
+    let (shown, proof) = continues(fetch, old.size, old.root, new, stop, on_event)?;
     let Err(why) = shown else { return Ok(()) };
-    let mut message = format!(
-        "the publisher has signed another history: checkpoint v={} does not begin with v={}, which the ticket names ({why})",
-        newer.version, named.version
-    );
-    let evidence = Evidence { earlier: named, later: newer, proof };
-    if evidence.split().is_ok() {
-        match keep_evidence(store, &evidence) {
-            Ok(path) => message.push_str(&evidence_hint(&path)),
-            Err(e) => message.push_str(&format!("; cannot save the evidence: {e}")),
-        }
-    }
-    Err(Error { blame: Blame::Data, message }.into())
+    let (newer_number, named_number) = (newer.version, named.version);
+    let found = Evidence { earlier: named, later: newer, proof };
+    let evidence = match found.split().is_ok().then(|| keep_evidence(store, &found)) {
+        None => String::new(),
+        Some(Ok(path)) => evidence_hint(&path),
+        Some(Err(e)) => format!("; cannot save the evidence: {e}"),
+    };
+    Err(FetchError::OtherHistory { newer: newer_number, named: named_number, why, evidence })
 }
 
 /// Whether a checkpoint begins with content of this size and root. `manifest` is the checkpoint's and arrived last.
 /// Also returns the proof.
 pub(crate) fn continues(
     fetch: &mut Fetch,
-    (size, root): (u64, Hash),
+    size: u64,
+    root: Hash,
     manifest: &Manifest,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),

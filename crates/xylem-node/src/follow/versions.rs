@@ -206,8 +206,7 @@ pub(super) fn proof(
         let (content, nodes) = segment(fetch, needs.segment, manifest, stop, on_event)?;
         let value = |node: Node| nodes.get(&node).copied();
         if !consistency::prove(&older, &geometry, &content, value, &mut proof) {
-            let message = "the peers' answers do not prove how the two versions relate".to_owned();
-            return Err(Error { blame: Blame::Network, message }.into());
+            return Err(FetchError::Unproven);
         }
     }
     Ok(proof)
@@ -225,7 +224,7 @@ fn segment(
     fetch
         .transfer()
         .add_object(ObjectId::Root, manifest.root, manifest.geometry(), wanted, [], None)
-        .map_err(|e| Error { blame: Blame::Network, message: e.to_string() })?;
+        .map_err(FetchError::Object)?;
     let (mut content, mut nodes) = (Bytes::new(), HashMap::new());
     fetch.run_until(stop, on_event, |look| {
         while let Some(event) = look.next_event()? {

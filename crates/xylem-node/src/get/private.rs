@@ -8,7 +8,7 @@ use xylem_files::{Existing, FetchMode, LibraryEvent, Output, SaveOptions};
 use xylem_object::Manifest;
 use xylem_publish::root_of;
 use xylem_sink::GetSummary;
-use xylem_sink::sealed::{ALL_BUT_THE_LIST, UnsealError, UnsealedList, ciphertext_at};
+use xylem_sink::sealed::{ALL_BUT_THE_LIST, UnsealedList, ciphertext_at};
 use xylem_store::Store;
 
 use super::{GetError, GetOptions, fetch_ticket, found, seed, taken};
@@ -42,8 +42,8 @@ pub(super) fn get(
     fetch_ticket(&mut fetch, list_of, &first, store, stop, &mut quiet)?;
     let medium = store.medium().clone();
     let (name, keys) = (fetch.name(), xylem_keys::decryption_keys(&options.store)?);
-    let whose = (options.ticket.publisher, name.as_ref());
-    let opened = match UnsealedList::read(&*medium, &at, whose, keys) {
+    let publisher = options.ticket.publisher;
+    let opened = match UnsealedList::read(&*medium, &at, publisher, name.as_ref(), keys) {
         Ok(opened) => opened,
         Err(e) => {
             // Remove a list that we cannot open.
@@ -55,7 +55,7 @@ pub(super) fn get(
     let root = opened.manifest().root;
     if let Some(path) = taken(&options.save, opened.manifest())? {
         opened.remove_ciphertext(&*medium)?;
-        let there = root_of(&*medium, &canonical(&path)?, &mut from_library(on_event))?;
+        let there = root_of(&*medium, &canonical(&path)?, stop, &mut from_library(on_event))?;
         if there != root {
             return Err(GetError::Taken(path));
         }
@@ -99,11 +99,5 @@ pub(super) fn get(
 fn pass_on_event(event: Event, on_event: &mut dyn FnMut(Event)) {
     if !matches!(event, Event::Library(LibraryEvent::Contents { .. })) {
         on_event(event);
-    }
-}
-
-impl From<UnsealError> for GetError {
-    fn from(e: UnsealError) -> Self {
-        Self::Library(e.into())
     }
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_base::{Error, Stop};
+use xylem_base::Stop;
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey, purpose};
 use xylem_mail::protocol::{DeliveryStatus, MailFrame};
@@ -66,10 +66,10 @@ enum DeliveryError {
     /// No peer answers, or it answers incorrectly.
     Peer(String),
     /// An error of this machine.
-    Local(Error),
+    Local(InboxError),
 }
 
-impl<E: Into<Error>> From<E> for DeliveryError {
+impl<E: Into<InboxError>> From<E> for DeliveryError {
     fn from(e: E) -> Self {
         Self::Local(e.into())
     }
@@ -277,7 +277,7 @@ pub(crate) fn deliver(
     ways: DeliveryReach<'_>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<usize, Error> {
+) -> Result<usize, InboxError> {
     let again = Cell::new(false);
     let mut tell = |event: MailEvent| {
         again.set(again.get() || matches!(event, MailEvent::Again { .. }));
@@ -311,7 +311,7 @@ fn hand_over_all(
     ways: DeliveryReach<'_>,
     stop: &Stop,
     tell: &mut dyn FnMut(MailEvent),
-) -> Result<(), Error> {
+) -> Result<(), InboxError> {
     let mut outbox = store.outbox(wall_clock())?;
     outbox.old.iter().for_each(|parcel| tell(report::expired(parcel)));
     for mut parcels in outbox.by_target(first) {
@@ -405,7 +405,7 @@ pub(crate) fn keep_delivering(
         match deliver(store, first, ways, stop, tell) {
             Ok(0) => return,
             Ok(_) => {}
-            Err(e) => return tell(Event::warning(e.message)),
+            Err(e) => return tell(Event::warning(e.to_string())),
         }
         let until = Instant::now() + pause;
         while Instant::now() < until && !stop.raised() {
@@ -437,7 +437,7 @@ pub(crate) fn collect(
     };
     match fetch(from, link, ways, stop, take) {
         Ok(()) => Ok(new),
-        Err(DeliveryError::Local(e)) => Err(e.into()),
+        Err(DeliveryError::Local(e)) => Err(e),
         Err(DeliveryError::Peer(why)) => Err(InboxError::Unreachable(why)),
     }
 }
@@ -482,7 +482,7 @@ pub(crate) fn hand_one(
     target: &[PeerAddress],
     ways: DeliveryReach<'_>,
     stop: &Stop,
-) -> Result<bool, Error> {
+) -> Result<bool, InboxError> {
     let handed = || -> Result<bool, DeliveryError> {
         let key = StaticKey::from_bytes(xylem_base::random()?);
         let mut delivery = MailDelivery::dial(target, key, ways, stop)?;

@@ -8,10 +8,10 @@ use std::path::Path;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread;
 
-use xylem_base::{Error, UnixTime, Wake};
+use xylem_base::{UnixTime, Wake};
 use xylem_mail::protocol::DeliveryStatus;
 use xylem_mail::{EnvelopeId, MailboxId, mailbox_of};
-use xylem_mailbox::{MailEvent, MailStore, Mailbox, MailboxConfig, report};
+use xylem_mailbox::{MailEvent, MailStore, MailStoreError, Mailbox, MailboxConfig, report};
 use xylem_store::StoreError;
 
 /// Most jobs that wait or are under way, and most bytes of envelopes in them.
@@ -39,12 +39,12 @@ pub(super) enum MailDone {
         /// How many messages of the session are lost.
         lost: u32,
         events: Vec<MailEvent>,
-        failed: Option<Error>,
+        failed: Option<MailStoreError>,
     },
-    Listed(Result<Vec<String>, Error>),
+    Listed(Result<Vec<String>, MailStoreError>),
     /// `None`: it is gone.
-    Read(Result<Option<Vec<u8>>, Error>),
-    Removed(Result<(), Error>),
+    Read(Result<Option<Vec<u8>>, MailStoreError>),
+    Removed(Result<(), MailStoreError>),
 }
 
 /// Stored mail, and the thread that reads and writes it; see the module's documentation.
@@ -70,7 +70,7 @@ impl<A: Send + 'static> MailDisk<A> {
         mailbox: Option<MailboxConfig>,
         now: UnixTime,
         wake: Wake,
-    ) -> Result<Option<Self>, Error> {
+    ) -> Result<Option<Self>, MailStoreError> {
         let own = MailStore::open_existing(store)?;
         let mailbox = mailbox.map(|limits| Mailbox::open(store, limits, now)).transpose()?;
         if own.is_none() && mailbox.is_none() {
@@ -133,17 +133,15 @@ impl MailFolders {
             MailJob::TakeIn(envelope, now) => self.take_in(&envelope, now),
             MailJob::List(owner) => {
                 let listed = self.mailbox.as_ref().map(|mailbox| mailbox.list(owner));
-                MailDone::Listed(
-                    listed.transpose().map(Option::unwrap_or_default).map_err(Error::from),
-                )
+                MailDone::Listed(listed.transpose().map(Option::unwrap_or_default))
             }
             MailJob::Read(file) => {
                 let read = self.mailbox.as_ref().map(|mailbox| mailbox.read(&file));
-                MailDone::Read(read.transpose().map(Option::flatten).map_err(Error::from))
+                MailDone::Read(read.transpose().map(Option::flatten))
             }
             MailJob::Remove(owner, id) => {
                 let removed = self.mailbox.as_mut().map(|mailbox| mailbox.remove(owner, id));
-                MailDone::Removed(removed.unwrap_or(Ok(())).map_err(Error::from))
+                MailDone::Removed(removed.unwrap_or(Ok(())))
             }
         }
     }
@@ -161,9 +159,7 @@ impl MailFolders {
                     (answer.status, answer.lost)
                 })
             }
-            (_, Some(mailbox), _) => {
-                mailbox.put(envelope, now).map(|status| (status, 0)).map_err(Error::from)
-            }
+            (_, Some(mailbox), _) => mailbox.put(envelope, now).map(|status| (status, 0)),
             _ => Ok((DeliveryStatus::NotHere, 0)),
         };
         let (status, lost) = taken.unwrap_or_else(|e| {

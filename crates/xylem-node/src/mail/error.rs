@@ -1,6 +1,6 @@
 //! [`InboxError`]: why an operation on received mail fails.
 
-use xylem_base::{Blame, Error, Failure};
+use xylem_base::{Blame, Failure};
 use xylem_engine::EngineError;
 
 /// Why an operation on received mail fails.
@@ -16,9 +16,15 @@ pub enum InboxError {
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Failures of keys and stored mail.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] xylem_base::NoRandomness),
+    /// A key of the store cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] xylem_keys::KeyFileError),
+    /// The store of mail fails.
+    #[error(transparent)]
+    MailStore(#[from] xylem_mailbox::MailStoreError),
 }
 
 impl Failure for InboxError {
@@ -27,9 +33,9 @@ impl Failure for InboxError {
             Self::NoCard => Blame::Usage,
             Self::Unreachable(_) => Blame::Network,
             Self::Engine(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
+            Self::Key(e) => e.blame(),
+            Self::MailStore(e) => e.blame(),
         }
     }
 }
-
-crate::failure::of_library!(InboxError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError);

@@ -89,7 +89,7 @@ impl Inbox {
         let relays: Vec<Relay> = ticket.relays.iter().cloned().map(Relay::from).collect();
         target.extend(delivery::through(&relays, letter.from.link.0));
         let ways = delivery::DeliveryReach { reach, relays: &relays };
-        Ok(delivery::hand_one(envelope, &target, ways, stop)?)
+        delivery::hand_one(envelope, &target, ways, stop)
     }
 
     /// Removes a message.

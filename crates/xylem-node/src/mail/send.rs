@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use xylem_base::{Blame, Error, Failure, Stop};
+use xylem_base::{Blame, Failure, Stop};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
 use xylem_mail::{Card, EnvelopeId, MAX_NOTE, MailBody, MailContent};
@@ -69,9 +69,18 @@ pub enum MailSendError {
     /// Failures of sharing.
     #[error(transparent)]
     Share(#[from] ShareError),
-    /// Failures of keys and stored mail.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] xylem_base::NoRandomness),
+    /// A key of the store cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] xylem_keys::KeyFileError),
+    /// Failures of handing it over.
+    #[error(transparent)]
+    Delivery(#[from] InboxError),
+    /// The store of mail fails.
+    #[error(transparent)]
+    MailStore(#[from] xylem_mailbox::MailStoreError),
 }
 
 impl Failure for MailSendError {
@@ -80,12 +89,13 @@ impl Failure for MailSendError {
             Self::Unknown(_) | Self::LongNote | Self::NotLink(_) | Self::NoAddress => Blame::Usage,
             Self::NotFetched | Self::NotDelivered => Blame::Interrupted,
             Self::Share(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
+            Self::Key(e) => e.blame(),
+            Self::Delivery(e) => e.blame(),
+            Self::MailStore(e) => e.blame(),
         }
     }
 }
-
-crate::failure::of_library!(MailSendError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError);
 
 /// The content to send.
 #[derive(Clone, Debug)]
@@ -203,7 +213,7 @@ pub fn send(
                         delivery::keep_delivering(store, first, ways, ends, &events);
                     };
                     if let Err(e) = thread::Builder::new().spawn_scoped(scope, deliver) {
-                        sent.error = Some(EngineError::Thread(e).into());
+                        sent.error = Some(InboxError::from(EngineError::Thread(e)).into());
                         ends.raise();
                     }
                 }
@@ -217,7 +227,7 @@ pub fn send(
         on_event(event);
     }
     if let Some(e) = sent.error {
-        return Err(e.into());
+        return Err(e);
     }
     if !sent.summary.fetched {
         return Err(match sent.summary.delivered || sent.summary.stored {
@@ -246,7 +256,7 @@ fn way_back(card: &Card, route: &MailRoute) -> Option<RelayContact> {
 struct SentMessage {
     id: Option<EnvelopeId>,
     summary: SendSummary,
-    error: Option<Error>,
+    error: Option<MailSendError>,
 }
 
 impl SentMessage {
@@ -329,7 +339,7 @@ pub fn listen(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<(), InboxError> {
-    listen_with(store, at, relays, (accept_open, None), stop, on_event).map(drop)
+    listen_with(store, at, relays, accept_open, None, stop, on_event).map(drop)
 }
 
 /// Shows our card by a code, and receives mail meanwhile. Ends when the code ends, and returns why, or when `stop` is
@@ -345,7 +355,7 @@ pub fn show_card(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<CodeEnd>, InboxError> {
-    listen_with(store, at, relays, (how.accept_open, Some(how)), stop, on_event)
+    listen_with(store, at, relays, how.accept_open, Some(how), stop, on_event)
 }
 
 /// Options of [`show_card`].
@@ -365,7 +375,8 @@ fn listen_with(
     store: &Path,
     at: &[SocketAddr],
     relays: &[Relay],
-    (accept_open, show): (bool, Option<ShowCard>),
+    accept_open: bool,
+    show: Option<ShowCard>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Option<CodeEnd>, InboxError> {
@@ -401,7 +412,7 @@ fn listen_with(
             let at = addresses.into_iter().map(Into::into).collect();
             let relay = relays.first().cloned();
             let how = ShowOptions { relay, lan: show.lan, dht: show.dht, names: Vec::new() };
-            Some(CodeServer::new(&mut engine, (Offered::Card, card), at, &how)?)
+            Some(CodeServer::new(&mut engine, Offered::Card, card, at, &how)?)
         }
     };
     while_delivering(Some(&mail), relays, |events, _| {

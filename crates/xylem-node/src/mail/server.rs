@@ -6,12 +6,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 
-use xylem_base::{Error, Wake};
+use xylem_base::Wake;
 use xylem_forward::FaceId;
 use xylem_link::{StreamId, purpose};
 use xylem_mail::MailboxId;
 use xylem_mail::protocol::MailFrame;
-use xylem_mailbox::MailboxConfig;
+use xylem_mailbox::{MailStoreError, MailboxConfig};
 
 use super::disk::{MailDisk, MailDone, MailJob};
 use super::framed_stream::FramedStream;
@@ -48,7 +48,7 @@ impl MailServer {
         store: &Path,
         mailbox: Option<MailboxConfig>,
         wake: Wake,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, MailStoreError> {
         let disk = MailDisk::open(store, mailbox, wall_clock(), wake)?;
         Ok(Self { disk, streams: HashMap::new() })
     }
@@ -123,7 +123,7 @@ impl MailServer {
         done: MailDone,
         on_event: &mut dyn FnMut(Event),
     ) -> Usable {
-        let mut warn = |e: &Error| on_event(Event::warning(e.message.clone()));
+        let mut warn = |e: &MailStoreError| on_event(Event::warning(e.to_string()));
         let mut on = self.streams.get_mut(&at);
         if let Some(on) = on.as_mut().filter(|_| !matches!(done, MailDone::Removed(_))) {
             on.waits = false;

@@ -97,6 +97,8 @@ pub struct NodeConfig {
     pub repo: Option<RepoOptions>,
     /// Options for relaying datagrams between other peers; `None`: no relaying.
     pub relay: Option<RelayOptions>,
+    /// Interval of [`crate::Event::Forwarded`]; `None`: none is reported.
+    pub count_every: Option<Duration>,
     /// Options of encrypted links.
     pub links: LinkOptions,
     /// Whether to answer peers that dial without the node's key.
@@ -164,6 +166,7 @@ impl NodeConfig {
             mailbox: None,
             repo: None,
             relay: None,
+            count_every: None,
             links: LinkOptions::default(),
             accept_open: false,
             store,

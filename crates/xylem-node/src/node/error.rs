@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use xylem_base::{Blame, Error, Failure};
+use xylem_base::{Blame, Failure};
 use xylem_forward::RouteError;
 use xylem_packet::Name;
 use xylem_peers::reachable::ResolveError;
@@ -83,6 +83,14 @@ pub enum NodeError {
         /// Reason.
         why: String,
     },
+    /// The list of a relay's clients cannot be used.
+    #[error("the list of the relay's clients {}: {why}", path.display())]
+    Clients {
+        /// The file.
+        path: PathBuf,
+        /// Reason.
+        why: String,
+    },
     /// The directory of the node's keys cannot be used.
     #[error("cannot create {}: {why}", path.display())]
     Directory {
@@ -110,9 +118,15 @@ pub enum NodeError {
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Failures of keys, mail and the system's randomness.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] xylem_base::NoRandomness),
+    /// A key of the store cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] xylem_keys::KeyFileError),
+    /// The store of mail fails.
+    #[error(transparent)]
+    MailStore(#[from] xylem_mailbox::MailStoreError),
 }
 
 impl Failure for NodeError {
@@ -125,15 +139,16 @@ impl Failure for NodeError {
             | Self::Route { .. }
             | Self::Strategy { .. }
             | Self::Region { .. }
-            | Self::Anchor { .. } => Blame::Usage,
+            | Self::Anchor { .. }
+            | Self::Clients { .. } => Blame::Usage,
             Self::Directory { .. }
             | Self::Cache { .. }
             | Self::Repository { .. }
             | Self::SocketDirectory { .. } => Blame::Local,
             Self::Engine(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
+            Self::Key(e) => e.blame(),
+            Self::MailStore(e) => e.blame(),
         }
     }
 }
-
-crate::failure::of_library!(NodeError: xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError);

@@ -4,6 +4,8 @@
 //! neither publishes nor fetches, except packets for a repository.
 
 mod config;
+mod control;
+mod counts;
 mod error;
 mod host;
 mod relay;
@@ -11,6 +13,7 @@ mod repo;
 mod volunteer;
 
 pub use config::{MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRole, NodeRoute};
+pub use control::{RelayAnswer, RelayControl, RelayOrder};
 pub use error::NodeError;
 pub use relay::RelayOptions;
 pub use repo::RepoOptions;
@@ -39,6 +42,7 @@ use crate::mail::{MailServer, while_delivering};
 use crate::meeting::CodeDht;
 use crate::shaping;
 use crate::waking::wake_of;
+use counts::CountReport;
 use host::ManagedEngine;
 use repo::NodeRepo;
 use volunteer::VolunteerListing;
@@ -77,7 +81,11 @@ pub fn run_node(
                 .relay
                 .as_ref()
                 .map(|options| (options.report, relay::RelayCountReport::default())),
+            orders: config.relay.as_ref().map(|options| {
+                relay::RelayOrders::new(options.control.clone(), config.role == NodeRole::Relay)
+            }),
             clients: relay::SavedClients::default(),
+            counting: config.count_every.map(CountReport::every),
             listing: volunteer,
             repo,
             events,
@@ -151,7 +159,7 @@ impl NodeSetup {
             pit_quota: Some(config.pit_quota.unwrap_or(config.pit_capacity / 16).max(1)),
         });
         if let Some(files) = &config.certificate {
-            engine.set_certificate(tls_certificate(files)?);
+            engine.set_certificate(tls_certificate(&files.0, &files.1)?);
         }
         let management = Management::new(management_settings(&config, on_event)?);
         for prefix in management.prefixes() {
@@ -182,11 +190,16 @@ impl NodeSetup {
     fn relay(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
         let Some(options) = &self.config.relay else { return Ok(()) };
         self.engine.relay(options.limits.clone()).map_err(EngineError::Start)?;
+        if let Some(clients) = options.clients()? {
+            self.engine.allow_relay_clients(clients);
+        }
         if self.config.listen.is_none() {
             relay::listen_further(&mut self.engine, on_event);
         }
         relay::start(&mut self.engine, options, on_event);
+        relay::ban(&mut self.engine, &self.config.store, on_event);
         relay::wake(&mut self.engine, &self.config.store, on_event);
+        options.control.begin(wake_of(&mut self.engine)?);
         Ok(())
     }
 
@@ -227,7 +240,7 @@ impl NodeSetup {
         if let Some(group) = self.config.multicast_v6 {
             for LinkLocal { index, name, address } in link_local(&named) {
                 let group = SocketAddrV6::new(*group.ip(), group.port(), 0, index);
-                let joined = self.engine.join_v6(group, (index, &name), address, link_type);
+                let joined = self.engine.join_v6(group, index, &name, address, link_type);
                 self.tell_joined(joined, group.into(), address.into(), on_event)?;
             }
         }
@@ -340,7 +353,10 @@ struct NodeProgram<'a> {
     wanted_level: Level,
     /// Interval between reports of relayed traffic, and the latest report.
     relay: Option<(Duration, relay::RelayCountReport)>,
+    /// Orders to the relay from other threads.
+    orders: Option<relay::RelayOrders>,
     clients: relay::SavedClients,
+    counting: Option<CountReport>,
     /// Lists the relay in the DHT.
     listing: Option<VolunteerListing>,
     repo: Option<NodeRepo>,
@@ -446,6 +462,12 @@ impl Program for NodeProgram<'_> {
             repo.handle_timeout(engine, now);
             repo.report(now, self.on_event);
         }
+        if let Some(counting) = &mut self.counting {
+            counting.report(engine, now, self.on_event);
+        }
+        if let Some(orders) = &mut self.orders {
+            orders.handle(engine, self.store, self.on_event);
+        }
         if let Some(listing) = &mut self.listing {
             listing.handle_timeout(engine, self.on_event);
         }
@@ -454,12 +476,18 @@ impl Program for NodeProgram<'_> {
         Ok(())
     }
 
-    fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
+    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
+        stopped || self.orders.as_ref().is_some_and(|orders| orders.is_drained(engine))
+    }
+
+    fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
         let report = self.relay.as_ref().map(|(_, report)| report.due());
+        let orders = self.orders.as_ref().and_then(|orders| orders.poll_timeout(now));
         let listing = self.listing.as_ref().and_then(VolunteerListing::poll_timeout);
         let repo = self.repo.as_ref().and_then(NodeRepo::poll_timeout);
-        let others = report.into_iter().chain(listing).chain(repo);
-        self.management.poll_timeout().into_iter().chain(others).min()
+        let counts = self.counting.as_ref().map(CountReport::due);
+        let timers = [report, orders, counts, listing, repo];
+        self.management.poll_timeout().into_iter().chain(timers.into_iter().flatten()).min()
     }
 }
 

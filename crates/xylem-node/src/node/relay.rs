@@ -1,16 +1,21 @@
 //! Options and reports of a node that relays for other peers.
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
 use std::net::{Ipv6Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use xylem_engine::{Engine, offered};
+use xylem_object::PublisherId;
 use xylem_object::ticket::Address;
 use xylem_peers::reachable::{LINK_PORT, PeerUri};
-use xylem_peers::relay_clients;
-use xylem_reach::relay::RelayConfig;
+use xylem_peers::{relay_bans, relay_clients};
+use xylem_reach::relay::{AllowedClients, RelayConfig};
 
+use super::control::{RelayAnswer, RelayControl, RelayOrder};
+use super::error::NodeError;
 use crate::discovery::DhtStart;
 use crate::event::Event;
 use xylem_engine::resolve;
@@ -27,6 +32,12 @@ pub struct RelayOptions {
     pub announce: Vec<Address>,
     /// Interval between reports.
     pub report: Duration,
+    /// The clients that it serves; `None`: all.
+    pub allowed: Option<AllowedClients>,
+    /// A file with link keys of further clients that it serves, read at the start: one in a line, `#` before a remark.
+    pub allow_file: Option<PathBuf>,
+    /// Orders of other threads, if there can be any.
+    pub control: RelayControl,
     /// Where to list the relay in the DHT, for peers that know no relay; `None`: nowhere.
     pub volunteer: Option<DhtStart>,
 }
@@ -38,8 +49,38 @@ impl Default for RelayOptions {
             second_port: None,
             announce: Vec::new(),
             report: Duration::from_secs(3),
+            allowed: None,
+            allow_file: None,
+            control: RelayControl::default(),
             volunteer: None,
         }
+    }
+}
+
+/// Most bytes of a list of link keys: some half a million.
+const MAX_LIST: u64 = 32 << 20;
+
+impl RelayOptions {
+    /// The clients that the relay serves, those of the file included; `None`: all.
+    pub(super) fn clients(&self) -> Result<Option<AllowedClients>, NodeError> {
+        let Some(path) = &self.allow_file else { return Ok(self.allowed.clone()) };
+        let wrong = |why: String| NodeError::Clients { path: path.clone(), why };
+        let mut clients = self.allowed.clone().unwrap_or_default();
+        let mut text = String::new();
+        let file = File::open(path).map_err(|e| wrong(e.to_string()))?;
+        file.take(MAX_LIST + 1).read_to_string(&mut text).map_err(|e| wrong(e.to_string()))?;
+        if text.len() as u64 > MAX_LIST {
+            return Err(wrong("it has more than 32 MiB".into()));
+        }
+        for (line, number) in text.lines().zip(1..) {
+            let key = line.split('#').next().unwrap_or_default().trim();
+            if !key.is_empty() {
+                let key: PublisherId =
+                    key.parse().map_err(|e| wrong(format!("line {number} is no link key: {e}")))?;
+                clients.keys.insert(key.0);
+            }
+        }
+        Ok(Some(clients))
     }
 }
 
@@ -113,6 +154,91 @@ pub(super) fn wake(engine: &mut Engine, store: &Path, on_event: &mut dyn FnMut(E
             );
             on_event(Event::warning(what));
         }
+    }
+}
+
+/// Puts the bans of the store in force.
+pub(super) fn ban(engine: &mut Engine, store: &Path, on_event: &mut dyn FnMut(Event)) {
+    match relay_bans::load(store) {
+        Ok(bans) => bans.into_iter().for_each(|ban| {
+            // There are never more than may be in force.
+            let _ = engine.ban_from_relay(ban);
+        }),
+        Err(e) => {
+            let what = format!(
+                "{e}; this relay keeps nobody away until `xylem relay ban` bans them again"
+            );
+            on_event(Event::warning(what));
+        }
+    }
+}
+
+/// A relay that is about to end does so when no pair has used it for this long.
+const UNUSED: Duration = Duration::from_secs(10);
+
+/// Carries out orders, and remembers one to end.
+pub(super) struct RelayOrders {
+    control: RelayControl,
+    /// Whether the node does nothing else, so that it can end with the relay.
+    is_alone: bool,
+    /// When a relay that takes no more clients ends at the latest.
+    ends: Option<Duration>,
+}
+
+impl RelayOrders {
+    pub(super) fn new(control: RelayControl, is_alone: bool) -> Self {
+        Self { control, is_alone, ends: None }
+    }
+
+    pub(super) fn handle(
+        &mut self,
+        engine: &mut Engine,
+        store: &Path,
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        while let Some(queued) = self.control.next() {
+            let answer = match queued.order {
+                RelayOrder::Load(most) => {
+                    RelayAnswer::Load(Box::new(engine.relay_load(most).unwrap_or_default()))
+                }
+                RelayOrder::Ban(ban) => RelayAnswer::Banned(engine.ban_from_relay(ban)),
+                RelayOrder::Unban(ban) => RelayAnswer::Unbanned(engine.unban_from_relay(&ban)),
+                RelayOrder::Bans => RelayAnswer::Bans(engine.relay_bans()),
+                RelayOrder::Drain(_) if !self.is_alone => RelayAnswer::NoRelayAlone,
+                RelayOrder::Drain(within) => {
+                    engine.drain_relay();
+                    self.ends = Some(engine.now().saturating_add(within));
+                    RelayAnswer::Draining
+                }
+            };
+            if matches!(queued.order, RelayOrder::Ban(_) | RelayOrder::Unban(_))
+                && let Err(e) = relay_bans::keep(store, &engine.relay_bans())
+            {
+                on_event(Event::warning(format!(
+                    "{e}; the bans are in force until this relay ends"
+                )));
+            }
+            // An asker that has gone needs no answer.
+            let _ = queued.answer.try_send(answer);
+        }
+    }
+
+    /// Whether the relay was told to end, and nothing keeps it.
+    pub(super) fn is_drained(&self, engine: &Engine) -> bool {
+        let now = engine.now();
+        let used = || engine.relay_forwarded().is_some_and(|at| now < at.saturating_add(UNUSED));
+        self.ends.is_some_and(|ends| now >= ends || !used())
+    }
+
+    /// When to look again whether it is.
+    pub(super) fn poll_timeout(&self, now: Duration) -> Option<Duration> {
+        self.ends.map(|ends| ends.min(now.saturating_add(Duration::from_secs(1))))
+    }
+}
+
+impl Drop for RelayOrders {
+    fn drop(&mut self) {
+        self.control.end();
     }
 }
 

@@ -1,5 +1,6 @@
 //! [`SeedHost`]: the thread that answers peers that dial a fetching node.
 
+use std::collections::HashSet;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,11 +9,12 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use xylem_base::{Blame, Error, Failure, Stop, disk};
+use xylem_base::{Blame, Failure, Stop, disk};
 use xylem_files::held::{Answers, Holdings};
 use xylem_files::reads::Reads;
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
+use xylem_object::fetched::parse_notice;
 use xylem_object::find;
 use xylem_object::peers::{Announcement, MAX_OWN_ADDRESSES};
 use xylem_object::ticket::Address;
@@ -22,6 +24,7 @@ use xylem_peers::announcers::Announcers;
 use xylem_peers::port_of;
 use xylem_peers::reachable::{Relay, is_public};
 use xylem_publish::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
+use xylem_publish::served::{ServedMeter, ServedStats};
 use xylem_reach::names::dht_knock;
 
 use super::linked_at;
@@ -44,9 +47,12 @@ pub enum HostError {
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Failures of the system's randomness.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] xylem_base::NoRandomness),
+    /// A key of the store cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] xylem_keys::KeyFileError),
 }
 
 impl Failure for HostError {
@@ -54,12 +60,11 @@ impl Failure for HostError {
         match self {
             Self::Publication(_) => Blame::Usage,
             Self::Engine(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
+            Self::Key(e) => e.blame(),
         }
     }
 }
-
-crate::failure::of_library!(HostError: xylem_base::NoRandomness, xylem_keys::KeyFileError);
 
 /// The content that [`SeedHost`] serves, and how.
 #[derive(Clone)]
@@ -83,6 +88,8 @@ pub(crate) struct HostOffer {
     /// The signed packet of the manifest.
     pub(crate) manifest: Vec<u8>,
     pub(crate) holdings: Holdings,
+    /// What other threads read.
+    pub(crate) meter: ServedMeter,
 }
 
 /// Serves one publication from the holdings. Dropping it closes its links.
@@ -115,6 +122,7 @@ impl SeedHost {
             publisher,
             manifest,
             holdings,
+            meter,
         }: HostOffer,
     ) -> Result<Self, HostError> {
         let publication =
@@ -174,6 +182,9 @@ impl SeedHost {
             announcers: Announcers::default(),
             answer: Vec::new(),
             served: served.clone(),
+            stats: ServedStats::default(),
+            links: HashSet::new(),
+            meter,
             beside,
             mapped: None,
         };
@@ -268,6 +279,10 @@ struct HostProgram {
     /// Buffer of the current answer, kept for its allocation.
     answer: Vec<u8>,
     served: Arc<AtomicU64>,
+    stats: ServedStats,
+    /// Links that are up; at most [`MAX_LINKS`].
+    links: HashSet<FaceId>,
+    meter: ServedMeter,
     /// Announces a seed, and has the router forward a port to it.
     beside: Option<ShareAnnouncer>,
     mapped: Option<SocketAddr>,
@@ -282,9 +297,15 @@ impl Program for HostProgram {
                 self.handle_packet(engine, from, &packet);
             }
             EngineEvent::Stream { face, stream, what } => engine.refuse_stream(face, stream, what),
-            EngineEvent::FaceDown { face, .. } => self.announcers.went_down(face),
+            EngineEvent::FaceUp { face, .. } => {
+                self.links.insert(face);
+            }
+            EngineEvent::FaceDown { face, .. } => {
+                self.announcers.went_down(face);
+                self.links.remove(&face);
+                self.stats.face_down(engine.now(), face);
+            }
             EngineEvent::Packet { .. }
-            | EngineEvent::FaceUp { .. }
             | EngineEvent::Moved { .. }
             | EngineEvent::Relay { .. }
             | EngineEvent::OtherKey { .. }
@@ -318,6 +339,8 @@ impl Program for HostProgram {
         if let Some(ServedContent::Onward(answers)) = self.publications.get(self.served_as) {
             self.served.store(answers.served, Ordering::Relaxed);
         }
+        let counts = self.stats.counts().get(&self.served_as).copied().unwrap_or_default();
+        self.meter.set(counts, self.links.len());
     }
 }
 
@@ -327,12 +350,20 @@ impl HostProgram {
         self.answer.clear();
         let asked = ReceivedInterest { now: engine.now(), by: from.0, interest: &interest, packet };
         match self.publications.answer(&asked, &mut self.answer).1 {
-            Ok(ServeOutcome::Data) => return engine.answer(packet, &self.answer),
+            Ok(ServeOutcome::Data) => {
+                let (now, bytes) = (engine.now(), self.answer.len());
+                self.stats.sent(now, self.served_as, from, bytes);
+                return engine.answer(packet, &self.answer);
+            }
             // A thread reads it first.
             Ok(ServeOutcome::NotYet) => return,
             Ok(ServeOutcome::NoSuch | ServeOutcome::OtherPublication) | Err(_) => {}
         }
         let (now, seen) = (engine.now(), linked_at(engine, from));
+        if parse_notice(self.prefix.as_ref(), interest.name()).is_some() {
+            self.stats.fetched(now, self.served_as, from);
+            return engine.refuse(packet);
+        }
         match self.announcers.answer(now, from, seen, self.prefix.as_ref(), &interest) {
             Some(answer) => engine.answer(packet, &answer),
             None => engine.refuse(packet),

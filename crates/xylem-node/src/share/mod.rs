@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use xylem_base::{Blame, Error, Failure, FileMedium, Stop};
+use xylem_base::{Blame, Failure, FileMedium, Stop};
 use xylem_files::record;
 use xylem_files::walk::Selection;
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
@@ -69,9 +69,30 @@ pub enum ShareError {
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Failures of the store, keys, and shared files.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// Co-signatures cannot be kept.
+    #[error(transparent)]
+    Cosigning(#[from] xylem_witness::CosigningError),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] xylem_base::NoRandomness),
+    /// A key of the store cannot be read or made.
+    #[error(transparent)]
+    Key(#[from] xylem_keys::KeyFileError),
+    /// The store of mail fails.
+    #[error(transparent)]
+    MailStore(#[from] xylem_mailbox::MailStoreError),
+    /// Files cannot be published.
+    #[error(transparent)]
+    Publish(#[from] xylem_publish::PublishError),
+    /// A growing file cannot be published.
+    #[error(transparent)]
+    Grow(#[from] xylem_publish::follow::GrowError),
+    /// What is to be shared cannot be opened.
+    #[error(transparent)]
+    Opening(#[from] xylem_publish::OpeningError),
+    /// The store fails.
+    #[error("{}", xylem_base::advised(.0))]
+    Store(#[from] xylem_store::StoreError),
 }
 
 impl Failure for ShareError {
@@ -81,12 +102,17 @@ impl Failure for ShareError {
             Self::TooManyPublishers { .. } => Blame::Usage,
             Self::Register(e) => e.blame(),
             Self::Engine(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Cosigning(e) => e.blame(),
+            Self::Randomness(e) => e.blame(),
+            Self::Key(e) => e.blame(),
+            Self::MailStore(e) => e.blame(),
+            Self::Publish(e) => e.blame(),
+            Self::Grow(e) => e.blame(),
+            Self::Opening(e) => e.blame(),
+            Self::Store(e) => xylem_base::blame_of(e),
         }
     }
 }
-
-crate::failure::of_library!(ShareError: xylem_witness::CosigningError, xylem_base::NoRandomness, xylem_keys::KeyFileError, xylem_mailbox::MailStoreError, xylem_publish::PublishError, xylem_publish::follow::GrowError, xylem_store::StoreError);
 
 /// How to publish files and directories. The default publishes nothing and has no store: the caller sets `paths` and
 /// `store`. The other defaults suit most uses: this machine's own addresses, and no announcement.
@@ -314,7 +340,7 @@ fn bind(
     let mut engine = Engine::new(endpoint, Forwarder::new(ForwarderConfig::end_host(), seed))?;
     engine.set_limits(FaceLimits { prove: options.prove, ..FaceLimits::default() });
     if let Some(files) = &options.certificate {
-        engine.set_certificate(certificate(files)?);
+        engine.set_certificate(certificate(&files.0, &files.1)?);
     }
     let listen = bind_links(&mut engine, &options.listen, port)?;
     let carriers = bind_carriers(&mut engine, &options.listen)?;

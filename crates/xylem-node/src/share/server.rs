@@ -211,7 +211,7 @@ impl<'a> ShareServer<'a> {
         let vouch = signed_by.is_none().then_some(self.at.vouch);
         self.publications.add_find(id, &self.at.link_key, vouch);
         if room == DhtRoom::Free {
-            let listed = self.tickets.as_mut().map(|it| it.add(engine, &root, &publisher));
+            let listed = self.tickets.as_mut().map(|it| it.add(engine, &root));
             if listed.is_some() {
                 self.by_ticket.insert(id);
             }
@@ -242,7 +242,7 @@ impl<'a> ShareServer<'a> {
             let (text, at) = (ticket.to_string(), ticket.addresses.clone());
             let ShareEndpoint { publisher, relay_vouch: vouch, .. } = self.at;
             let how = ShowOptions { names: vec![VouchedName { publisher, vouch }], ..how.clone() };
-            self.code = Some(CodeServer::new(engine, (Offered::Ticket, text), at, &how)?);
+            self.code = Some(CodeServer::new(engine, Offered::Ticket, text, at, &how)?);
         }
         Ok(())
     }
@@ -262,8 +262,7 @@ impl<'a> ShareServer<'a> {
         // refusal.
         let (root, signed_by) = (content.publication().manifest().root, content.signed_by());
         if self.by_ticket.remove(&id) {
-            let publisher = signed_by.unwrap_or(self.at.publisher);
-            self.tickets.iter_mut().for_each(|it| it.remove(engine, &root, &publisher));
+            self.tickets.iter_mut().for_each(|it| it.remove(engine, &root));
         }
         if !self.beside.shares(&root) {
             engine.forget_knock(&dht_knock(&root));
@@ -367,10 +366,10 @@ impl<'a> ShareServer<'a> {
             }
             Ok(ServeOutcome::NotYet) => {}
             Ok(ServeOutcome::NoSuch | ServeOutcome::OtherPublication) => {
-                let (clock, by) = ((now, wall_clock()), self.at.publisher);
+                let (clock, by) = (wall_clock(), self.at.publisher);
                 let shared = &self.publications;
                 if let Some((answer, told)) =
-                    self.cosigned.answer(clock, from, &interest, shared, by)
+                    self.cosigned.answer(now, clock, from, &interest, shared, by)
                 {
                     told.into_iter().for_each(|event| self.report(Event::Library(event)));
                     return engine.answer(packet, &answer);

@@ -11,8 +11,6 @@ use xylem_reach::code::{MAX_PUNCHES, PUNCH_LEN};
 use super::*;
 use crate::discovery::DhtStart;
 
-const PUBLISHER: PublisherId = PublisherId([9; 32]);
-
 fn socket() -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_nonblocking(true).unwrap();
@@ -93,16 +91,15 @@ fn a_sharer_is_listed_by_eight_tickets_and_punches_to_a_listed_getter() {
     let how = CodeDht::new(DhtStart { bootstrap, ..Default::default() }, dir.path());
     let mut listings = TicketListings::new(&mut engine, &how).unwrap();
     let root = |n: u8| Hash::from_bytes([n; 32]);
-    let key = |n| TicketMeeting::new(&root(n), &PUBLISHER).sharers;
-    let room: Vec<bool> =
-        (0..10).map(|n| listings.add(&mut engine, &root(n), &PUBLISHER)).collect();
+    let key = |n| RootMeeting::new(&root(n)).sharers;
+    let room: Vec<bool> = (0..10).map(|n| listings.add(&mut engine, &root(n))).collect();
     assert_eq!(room.iter().filter(|has| **has).count(), MAX_LISTED_TICKETS);
     // One that has gone makes room for the next, unless a publication more has the same ticket.
-    assert!(listings.add(&mut engine, &root(1), &PUBLISHER));
-    listings.remove(&mut engine, &root(1), &PUBLISHER);
-    listings.remove(&mut engine, &root(2), &PUBLISHER);
-    assert!(!listings.add(&mut engine, &root(10), &PUBLISHER));
-    let first = TicketMeeting::new(&root(0), &PUBLISHER).getters;
+    assert!(listings.add(&mut engine, &root(1)));
+    listings.remove(&mut engine, &root(1));
+    listings.remove(&mut engine, &root(2));
+    assert!(!listings.add(&mut engine, &root(10)));
+    let first = RootMeeting::new(&root(0)).getters;
     let (announced, punches, until) = (Vec::new(), 0, Duration::from_secs(4));
     let getter = socket();
     let mut lists = Lists { listings, node, getter, first, announced, punches, until };

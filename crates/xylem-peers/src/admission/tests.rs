@@ -29,7 +29,7 @@ impl Door {
     }
 
     fn comes(&mut self, now: Duration, kind: FaceKind, from: IpAddr) -> Option<u32> {
-        match self.admission.judge(now, kind, from, (self.inside.len(), 0)) {
+        match self.admission.judge(now, kind, from, self.inside.len(), 0) {
             AdmissionVerdict::Full => {
                 self.refused += 1;
                 return None;

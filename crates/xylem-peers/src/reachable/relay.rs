@@ -5,9 +5,10 @@ use std::str::FromStr;
 
 use xylem_mgmt::{Carrier, FaceUri, UriAuthority, UriHost};
 use xylem_object::ticket::{Address, MAX_RELAY_ADDRESSES, RelayContact};
+use xylem_reach::relay::{TeamToken, TeamTokenError};
 
 use super::peer::PeerAddress;
-use super::uri::{HostLookupError, LookUp, PeerUri, PeerUriError};
+use super::uri::{HostLookupError, LINK_PORT, LookUp, PeerUri, PeerUriError};
 
 /// TCP port at which a relay is tried besides its own: firewalls that drop UDP let the web's port through.
 const WEB_PORT: u16 = 443;
@@ -21,6 +22,8 @@ pub struct Relay {
     pub at: RelayContact,
     /// If set, only this carrier is tried, at the given port.
     carried: Option<(Carrier, Option<String>)>,
+    /// The token that it asks of its clients. It is in no ticket and no message.
+    pub token: Option<TeamToken>,
 }
 
 /// Ways to one relay.
@@ -50,6 +53,9 @@ pub enum RelayUriError {
     /// Its address is valid on one interface alone.
     #[error("a relay's address cannot have a zone (%INTERFACE)")]
     Zone,
+    /// Its token is malformed.
+    #[error(transparent)]
+    Token(#[from] TeamTokenError),
 }
 
 /// A limit of [`Relay::gathered`].
@@ -76,7 +82,8 @@ impl Relay {
             };
             match relays.iter_mut().find(same) {
                 Some(known) => {
-                    let Self { at: RelayContact { addresses, .. }, .. } = relay;
+                    let Self { at: RelayContact { addresses, .. }, token, .. } = relay;
+                    known.token = known.token.take().or(token);
                     let new = addresses.into_iter().filter(|at| !known.at.addresses.contains(at));
                     let new: Vec<Address> = new.collect();
                     known.at.addresses.extend(new);
@@ -91,6 +98,20 @@ impl Relay {
             return Err(RelayLimit::Addresses);
         }
         Ok(relays)
+    }
+
+    /// Makes one of a relay whose key was not named, and that has proven this key at its address.
+    #[must_use]
+    pub fn with_key(key: [u8; 32], address: Address, token: Option<TeamToken>) -> Self {
+        Self { at: RelayContact { key, addresses: vec![address] }, carried: None, token }
+    }
+
+    /// Writes it with its token, for a place that only its user can read.
+    pub fn secret_text(&self) -> String {
+        let plain = self.to_string();
+        let Some(token) = &self.token else { return plain };
+        let between = if plain.contains('?') { '&' } else { '?' };
+        format!("{plain}{between}token={}", token.secret_text())
     }
 
     /// Returns the ways to it: over UDP, and over TCP as a WebSocket within TLS at the web's port and at its own.
@@ -135,9 +156,69 @@ impl Relay {
     }
 }
 
+/// A relay as its user names it: with its key, or by its host alone, `HOST[:PORT]`, and then with the key that it proves
+/// when it is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NamedRelay {
+    /// With its key.
+    Keyed(Relay),
+    /// An address or a host name with a port, and the token that the relay asks of its clients.
+    Keyless(Address, Option<TeamToken>),
+}
+
+impl NamedRelay {
+    /// Writes it with its token, for a place that only its user can read.
+    pub fn secret_text(&self) -> String {
+        match self {
+            Self::Keyed(relay) => relay.secret_text(),
+            Self::Keyless(place, Some(token)) => format!("{place}?token={}", token.secret_text()),
+            Self::Keyless(place, None) => place.to_string(),
+        }
+    }
+
+    /// Whether its user gave a token for it.
+    pub fn has_token(&self) -> bool {
+        match self {
+            Self::Keyed(relay) => relay.token.is_some(),
+            Self::Keyless(_, token) => token.is_some(),
+        }
+    }
+}
+
+impl FromStr for NamedRelay {
+    type Err = RelayUriError;
+
+    fn from_str(text: &str) -> Result<Self, RelayUriError> {
+        if text.contains('@') || text.contains("://") {
+            return text.parse().map(Self::Keyed);
+        }
+        let (place, token) = match text.split_once("?token=") {
+            Some((place, token)) => (place, Some(token.parse()?)),
+            None => (text, None),
+        };
+        // Without a port it ends behind the name, or behind the bracket of an IPv6 address.
+        let has_port = place.rsplit_once(':').is_some_and(|(host, _)| {
+            !host.is_empty() && (!host.contains(':') || host.ends_with(']'))
+        });
+        let with_port = if has_port { place.to_owned() } else { format!("{place}:{LINK_PORT}") };
+        let place = with_port.parse().map_err(|_| RelayUriError::Host(place.to_owned()))?;
+        Ok(Self::Keyless(place, token))
+    }
+}
+
+/// Writes it without its token.
+impl fmt::Display for NamedRelay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Keyed(relay) => relay.fmt(f),
+            Self::Keyless(place, _) => place.fmt(f),
+        }
+    }
+}
+
 impl From<RelayContact> for Relay {
     fn from(at: RelayContact) -> Self {
-        Self { at, carried: None }
+        Self { at, carried: None, token: None }
     }
 }
 
@@ -145,8 +226,13 @@ impl FromStr for Relay {
     type Err = RelayUriError;
 
     /// Parses `KEY@HOST:PORT` or `xylem://KEY@HOST[:PORT]`; or `xylem+wss://KEY@HOST[:PORT]` and the like, to try only
-    /// that carrier.
+    /// that carrier. `?token=TOKEN` may follow (`&token=TOKEN` after `?sni=NAME`).
     fn from_str(text: &str) -> Result<Self, RelayUriError> {
+        let token = ["?token=", "&token="].iter().find_map(|before| text.split_once(before));
+        let (text, token) = match token {
+            Some((text, token)) => (text, Some(token.parse()?)),
+            None => (text, None),
+        };
         let PeerUri { key, sni, face } = text.parse()?;
         let (at, carried) = match face {
             FaceUri::Xylem(at) => (at, None),
@@ -154,7 +240,7 @@ impl FromStr for Relay {
             other => return Err(RelayUriError::NotEncrypted(other)),
         };
         let key = key.ok_or(RelayUriError::NoKey)?;
-        Ok(Self { at: RelayContact { key, addresses: vec![address(&at)?] }, carried })
+        Ok(Self { at: RelayContact { key, addresses: vec![address(&at)?] }, carried, token })
     }
 }
 
@@ -169,7 +255,7 @@ fn address(at: &UriAuthority) -> Result<Address, RelayUriError> {
     }
 }
 
-/// Writes it as in tickets and options, with its first address.
+/// Writes it as in tickets and messages, with its first address and without its token.
 impl fmt::Display for Relay {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some((carrier, _)) = &self.carried {
@@ -227,6 +313,46 @@ mod tests {
         assert_eq!(relay(&text).to_string(), text);
         let hidden = format!("{text}?sni=cdn.example");
         assert_eq!(relay(&hidden).to_string(), hidden);
+    }
+
+    #[test]
+    fn a_relay_may_be_named_by_its_host_alone() {
+        let named = |text: &str| text.parse::<NamedRelay>();
+        for (text, shown) in [
+            ("relay.example.org", "relay.example.org:7348"),
+            ("relay.example.org:443", "relay.example.org:443"),
+            ("192.0.2.1", "192.0.2.1:7348"),
+            ("[2001:db8::1]", "[2001:db8::1]:7348"),
+        ] {
+            let relay = named(text).unwrap();
+            assert!(matches!(relay, NamedRelay::Keyless(_, None)), "{text}");
+            assert_eq!(relay.to_string(), shown);
+        }
+        let relay = named("relay.example.org?token=correct-horse-battery").unwrap();
+        assert!(relay.has_token() && relay.to_string() == "relay.example.org:7348");
+        assert_eq!(named(&relay.secret_text()).unwrap(), relay);
+        let keyed = format!("{}@192.0.2.1:7000", key("a5"));
+        assert_eq!(named(&keyed).unwrap(), NamedRelay::Keyed(self::relay(&keyed)));
+        for text in ["", ":7348", "relay.example.org:x", "a b", "05@192.0.2.9:1", "udp://h"] {
+            assert!(named(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_token_is_read_and_not_shown() {
+        let at = format!("{}@192.0.2.1:7000", key("a5"));
+        let secret = "correct-horse-battery";
+        let named = relay(&format!("{at}?token={secret}"));
+        assert_eq!(named.token.as_ref().map(TeamToken::secret_text), Some(secret));
+        assert_eq!((named.to_string(), named.at.to_string()), (at.clone(), at.clone()));
+        assert!(!format!("{named:?}").contains(secret));
+        assert_eq!(relay(&named.secret_text()), named);
+        let hidden = format!("xylem+wss://{at}?sni=cdn.example");
+        let carried = relay(&format!("{hidden}&token={secret}"));
+        assert_eq!((carried.to_string(), carried.token.is_some()), (hidden, true));
+        assert_eq!(relay(&carried.secret_text()), carried);
+        assert_eq!(Relay::gathered([relay(&at), named.clone()]).unwrap(), [named]);
+        assert!(format!("{at}?token=short").parse::<Relay>().is_err());
     }
 
     #[test]

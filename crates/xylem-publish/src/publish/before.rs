@@ -54,7 +54,7 @@ impl LastPublication {
             places: TreePlaces::of(segment),
             segment,
             outboards: kept(ObjectPart::FileOutboards),
-            sums: sums.and_then(|len| KeptSums::open(store, root, (len, segment))),
+            sums: sums.and_then(|len| KeptSums::open(store, root, len, segment)),
             untouched: ChangeDetector::open(store, path, root, meta.mtime),
             only_lists: false,
         };
@@ -72,7 +72,8 @@ impl LastPublication {
     pub(super) fn reuse(
         &mut self,
         found: &mut WalkEntry,
-        to: (Option<u64>, Option<u64>),
+        slot: Option<u64>,
+        sums_at: Option<u64>,
         takes: HashOutputs<'_>,
     ) -> Result<Option<Hash>, StoreError> {
         let Some((then, sums, seen)) = self.at(&found.path) else { return Ok(None) };
@@ -89,7 +90,7 @@ impl LastPublication {
             return Ok(None);
         }
         let slots = packed_slots(*size, self.segment);
-        if let (Some(slot), Some(new)) = (to.0, takes.outboards) {
+        if let (Some(slot), Some(new)) = (slot, takes.outboards) {
             let Some(old) = &self.outboards else { return Ok(None) };
             let segments = Geometry::new(*size, self.segment).segments();
             if !trees::is_whole_at(old, then.slot, segments, root)? {
@@ -100,7 +101,7 @@ impl LastPublication {
                 Ok(old.read_full(piece, from + at)? == piece.len())
             })?;
         }
-        if let (Some(to), Some(new)) = (to.1, takes.sums) {
+        if let (Some(to), Some(new)) = (sums_at, takes.sums) {
             let (Some(old), Some(from)) = (&self.sums, sums) else { return Ok(None) };
             let len = xylem_object::sums::list_len(*size, self.segment);
             if from.checked_add(len).is_none_or(|end| end > old.sums.size) {
@@ -270,8 +271,9 @@ mod tests {
     fn publish(store: &Path, folder: &Path, known: Option<Hash>, changed: bool) -> Hash {
         let store = Store::open(xylem_base::disk(), store).unwrap();
         let rules = WalkRules { changed, ..WalkRules::all() };
-        let (how, stop) = ((SegmentSize::DEFAULT, &rules), Stop::new());
-        let published = directory::publish(&store, folder, known, how, &stop, &mut |_| {});
+        let (segment, stop) = (SegmentSize::DEFAULT, Stop::new());
+        let published =
+            directory::publish(&store, folder, known, segment, &rules, &stop, &mut |_| {});
         published.unwrap().manifest.root
     }
 
@@ -352,15 +354,16 @@ mod tests {
         let store = Store::open(xylem_base::disk(), &known).unwrap();
         let rules = WalkRules::all();
         let read = || {
-            let how = (SegmentSize::DEFAULT, &rules);
-            let same = directory::unchanged(&store, &folder, first, how, &mut |_| {}).unwrap();
-            let mut before = LastPublication::open(&store, &folder, &first, how.0).unwrap();
+            let segment = SegmentSize::DEFAULT;
+            let same =
+                directory::unchanged(&store, &folder, first, segment, &rules, &mut |_| {}).unwrap();
+            let mut before = LastPublication::open(&store, &folder, &first, segment).unwrap();
             let mut walk =
                 DirectoryWalk::new(&**store.medium(), &folder, WalkRules::all(), &mut |_| {})
                     .unwrap();
             let (takes, mut read) = (HashOutputs::default(), 0);
             while let Some(mut found) = walk.next(&mut |_| {}).unwrap() {
-                let kept = before.reuse(&mut found, (None, None), takes).unwrap();
+                let kept = before.reuse(&mut found, None, None, takes).unwrap();
                 read += u32::from(kept.is_none());
             }
             assert_eq!(same.is_some(), read == 0);

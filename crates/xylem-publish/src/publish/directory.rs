@@ -46,23 +46,23 @@ type Failed = BTreeMap<Vec<u8>, StoreError>;
 /// it with a placeholder root; elsewhere the first failure ends the walk.
 fn hash_entries(
     walk: &mut DirectoryWalk<'_>,
-    medium: &dyn Medium,
-    (takes, segment): (HashOutputs<'_>, SegmentSize),
+    takes: HashOutputs<'_>,
+    segment: SegmentSize,
     mut before: Option<LastPublication>,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
     each: &mut dyn FnMut(&Entry, &Meta) -> Result<(), PublishError>,
 ) -> Result<(TreePlaces, Failed), PublishError> {
+    let medium = walk.medium();
     let failing = if walk.is_in_step() { Failing::Alone } else { Failing::EndsAll };
     let mut failed = Failed::new();
     let (mut places, mut progress) = (TreePlaces::of(segment), HashProgress::default());
-    let mut known = (before.as_mut(), takes);
-    let mut next = WalkBatch::walked(walk, &mut places, &mut known, on_event)?;
+    let mut next = WalkBatch::walked(walk, &mut places, &mut before, takes, on_event)?;
     while !next.found.is_empty() {
         let batch = next;
         progress.total += batch.jobs.iter().map(|job| job.state.size).sum::<u64>();
         let beside = |on_event: &mut dyn FnMut(LibraryEvent)| {
-            WalkBatch::walked(walk, &mut places, &mut known, on_event)
+            WalkBatch::walked(walk, &mut places, &mut before, takes, on_event)
         };
         let work = HashWork { jobs: &batch.jobs, failing };
         let (roots, walked) =
@@ -143,7 +143,8 @@ impl WalkBatch {
     fn walked(
         walk: &mut DirectoryWalk<'_>,
         places: &mut TreePlaces,
-        (before, takes): &mut (Option<&mut LastPublication>, HashOutputs<'_>),
+        before: &mut Option<LastPublication>,
+        takes: HashOutputs<'_>,
         on_event: &mut dyn FnMut(LibraryEvent),
     ) -> Result<Self, WalkError> {
         let mut batch = Self { found: Vec::new(), jobs: Vec::new() };
@@ -156,7 +157,7 @@ impl WalkBatch {
             let (slot, sums) = state.map_or((None, None), |state| places.take(state.size));
             let mut root = None;
             if let Some(before) = before {
-                root = before.reuse(&mut found, (slot, sums), *takes)?;
+                root = before.reuse(&mut found, slot, sums, takes)?;
             }
             if let (Some(state), None) = (state, root) {
                 let (path, segment) = (walk.place(&found.path), places.segment);
@@ -173,6 +174,7 @@ pub(super) fn root_of(
     medium: &dyn Medium,
     path: &Path,
     before: Option<LastPublication>,
+    stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Hash, PublishError> {
     let mut walk = DirectoryWalk::new(medium, path, WalkRules::all(), on_event)?;
@@ -180,13 +182,12 @@ pub(super) fn root_of(
     let mut writer = listing::ListingWriter::new(|piece: &[u8]| {
         hasher.update(piece);
     });
-    let stop = Stop::new();
     hash_entries(
         &mut walk,
-        medium,
-        (HashOutputs::default(), SegmentSize::DEFAULT),
+        HashOutputs::default(),
+        SegmentSize::DEFAULT,
         before,
-        &stop,
+        stop,
         on_event,
         &mut |entry, _| Ok(writer.push(entry)?),
     )?;
@@ -206,15 +207,16 @@ pub(super) fn publish(
     store: &Store,
     path: &Path,
     known: Option<Hash>,
-    (segment, rules): (SegmentSize, &WalkRules),
+    segment: SegmentSize,
+    rules: &WalkRules,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Published, PublishError> {
     let (mut known, mut rules, mut lost) = (known, rules.clone(), rules.exclude.lost());
     let mut rounds = 0;
     loop {
-        let how = (segment, &rules);
-        let (published, failed) = publish_once(store, path, known, how, stop, on_event)?;
+        let (published, failed) =
+            publish_once(store, path, known, segment, &rules, stop, on_event)?;
         if failed.is_empty() {
             return Ok(published);
         }
@@ -245,12 +247,13 @@ fn publish_once(
     store: &Store,
     path: &Path,
     known: Option<Hash>,
-    (segment, rules): (SegmentSize, &WalkRules),
+    segment: SegmentSize,
+    rules: &WalkRules,
     stop: &Stop,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<(Published, Failed), PublishError> {
     if let Some(root) = known.filter(|_| !rules.changed)
-        && let Some(published) = unchanged(store, path, root, (segment, rules), on_event)?
+        && let Some(published) = unchanged(store, path, root, segment, rules, on_event)?
     {
         return Ok((published, Failed::new()));
     }
@@ -266,7 +269,6 @@ fn publish_once(
         listing::ListingWriter::new(|piece: &[u8]| buffer.borrow_mut().extend_from_slice(piece));
     let sums = NewSums::new(store)?;
     let takes = HashOutputs { outboards: Some(&outboards), sums: Some(sums.file()) };
-    let trees = (takes, segment);
     let before = known.and_then(|root| LastPublication::open(store, path, &root, segment));
     let mut each = |entry: &Entry, meta: &Meta| {
         writer.push(entry)?;
@@ -277,7 +279,7 @@ fn publish_once(
         Ok(listing.write(&mut buffer.borrow_mut(), LISTING_PIECE)?)
     };
     let (places, failed) =
-        hash_entries(&mut walk, medium, trees, before, stop, on_event, &mut each)?;
+        hash_entries(&mut walk, takes, segment, before, stop, on_event, &mut each)?;
     writer.finish();
     drop(walk);
     listing.write(&mut buffer.borrow_mut(), 0)?;
@@ -289,7 +291,7 @@ fn publish_once(
     } else {
         Some(OutboardFile::new(store.keep(new, &root, ObjectPart::FileOutboards)?))
     };
-    let sums = sums.keep(store, &root, (places.sums, segment))?;
+    let sums = sums.keep(store, &root, places.sums, segment)?;
     looks.keep(&os_bytes(path.as_os_str()), &root)?;
     let members = Members::new(path, listed, marks);
     Ok((published(root, members, nodes, outboards, sums), failed))
@@ -362,7 +364,8 @@ pub(super) fn unchanged(
     store: &Store,
     path: &Path,
     root: Hash,
-    (segment, rules): (SegmentSize, &WalkRules),
+    segment: SegmentSize,
+    rules: &WalkRules,
     on_event: &mut dyn FnMut(LibraryEvent),
 ) -> Result<Option<Published>, PublishError> {
     let kept = |part| store.object(&root, part).ok().flatten();
@@ -423,7 +426,7 @@ pub(super) fn unchanged(
     if entries.next().is_some() || !whole {
         return Ok(None);
     }
-    let sums = KeptSums::open(store, &root, (places.sums, segment));
+    let sums = KeptSums::open(store, &root, places.sums, segment);
     if places.sums > 0 && sums.is_none() {
         return Ok(None);
     }

@@ -101,8 +101,8 @@ fn in_shape(
     if meta.kind == FileKind::Directory {
         // A directory is compared with the listing entry by entry, which needs no record.
         let rules = rules_before(known.as_ref())?;
-        let (root, how) = (Some(manifest.root), (manifest.segment, &rules));
-        return directory::publish(store, path, root, how, stop, on_event);
+        let (root, segment) = (Some(manifest.root), manifest.segment);
+        return directory::publish(store, path, root, segment, &rules, stop, on_event);
     }
     publish_file(store, path, &meta, known.as_ref(), manifest.segment, stop, on_event)
 }

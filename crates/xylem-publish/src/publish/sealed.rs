@@ -84,8 +84,9 @@ pub fn publish_sealed(
         Arc::new(Overlay::new(store.medium().clone(), root.clone(), files));
     let store_of_it = store.with_medium(medium.clone());
     let rules = WalkRules::new(&Selection::default(), &[])?;
-    let (known, how) = (before.map(|(root, _)| root), (SegmentSize::DEFAULT, &rules));
-    let mut published = directory::publish(&store_of_it, &root, known, how, stop, on_event)?;
+    let (known, segment) = (before.map(|(root, _)| root), SegmentSize::DEFAULT);
+    let mut published =
+        directory::publish(&store_of_it, &root, known, segment, &rules, stop, on_event)?;
     published.manifest.sealed = true;
     // A sharer that stores the ciphertext replaces each version by the next.
     published.manifest.file_name = master.name().into_bytes();

@@ -279,7 +279,7 @@ impl CodePunching {
     fn sealed(&mut self, to: PunchWay, theirs: PunchToken) -> [u8; PUNCH_LEN] {
         let mut salt = PunchToken::default();
         self.draws.fill(&mut salt);
-        seal(&self.key, self.role, salt, (self.token(to), theirs))
+        seal(&self.key, self.role, salt, self.token(to), theirs)
     }
 
     fn poll_answer(&mut self, now: Duration) -> Option<(PunchWay, [u8; PUNCH_LEN])> {
@@ -420,7 +420,8 @@ fn seal(
     key: &[u8; 32],
     role: CodeRole,
     salt: PunchToken,
-    (ours, theirs): (PunchToken, PunchToken),
+    ours: PunchToken,
+    theirs: PunchToken,
 ) -> [u8; PUNCH_LEN] {
     let mut datagram = [0; PUNCH_LEN];
     let (before, last) = datagram.split_at_mut(3 * TOKEN);

@@ -104,6 +104,7 @@ pub struct RelayClient {
     listens: bool,
     wants_code: bool,
     names: Vec<VouchedName>,
+    proof: Option<[u8; 32]>,
     state: RegistrationState,
     /// The epoch of the ids in outgoing datagrams.
     epoch: u32,
@@ -156,6 +157,7 @@ impl RelayClient {
             listens,
             wants_code: false,
             names,
+            proof: None,
             state: RegistrationState::Asked,
             epoch: 0,
             heads: IdEpoch::new(&secret, 0),
@@ -195,6 +197,13 @@ impl RelayClient {
         self
     }
 
+    /// Sends this proof that the client knows a token of the relay ([`TeamToken::proof`](super::TeamToken::proof)).
+    #[must_use]
+    pub fn with_proof(mut self, proof: [u8; 32]) -> Self {
+        self.proof = Some(proof);
+        self
+    }
+
     /// The first message of the control stream. On the stream of another link it keeps the registration or, after
     /// [`RelayEvent::Lost`], renews it.
     #[must_use]
@@ -207,6 +216,7 @@ impl RelayClient {
             epoch: self.epoch,
             number: self.number,
             names: self.names.clone(),
+            proof: self.proof,
         };
         register.encode()
     }

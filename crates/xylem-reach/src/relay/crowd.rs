@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use xylem_link::source;
 
 /// The site of an address: its first 24 bits for IPv4, 48 for IPv6, as one site is assigned.
-fn site(ip: IpAddr) -> IpAddr {
+pub(super) fn site(ip: IpAddr) -> IpAddr {
     match ip.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() & 0xffff_ff00).into(),
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 80 << 80).into(),
@@ -59,6 +59,11 @@ impl HostCounts {
 
     pub(super) fn of_site(&self, host: IpAddr) -> usize {
         self.sites.get(&site(host)).map_or(0, Vec::len)
+    }
+
+    /// The sites with most items, and how many they have.
+    pub(super) fn largest_sites(&self) -> impl Iterator<Item = (IpAddr, usize)> {
+        self.most.iter().rev().map(|(count, site)| (*site, *count))
     }
 
     /// The oldest item of a host's site.

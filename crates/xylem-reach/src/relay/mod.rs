@@ -35,14 +35,19 @@
 //! assert_eq!(&datagram[HEADER..], b"opaque");
 //! ```
 
+mod access;
 mod client;
 mod crowd;
 pub(crate) mod rate;
 mod server;
 mod wire;
 
+pub use access::{AllowedClients, MAX_TOKENS, TeamToken, TeamTokenError};
 pub use client::{DatagramKind, RelayClient, RelayEvent};
-pub use server::{ControlSession, RelayConfig, RelayCounters, RelayPeer, RelayServer, Relayed};
+pub use server::{
+    ClientLoad, ControlSession, MAX_BANS, RelayBan, RelayBanError, RelayConfig, RelayCounters,
+    RelayLoad, RelayPeer, RelayServer, Relayed, SiteLoad,
+};
 pub use wire::{
     CircuitTag, ConnectTarget, HEADER, MAX_NAMES, RelayPort, RelayRefusal, VouchedName, WireError,
 };

@@ -23,11 +23,12 @@ pub(crate) struct LeakyBucket(u64);
 
 impl LeakyBucket {
     /// Whether anything may be taken.
-    fn has(self, now: Duration, allowance: Allowance) -> bool {
+    pub(crate) fn has(self, now: Duration, allowance: Allowance) -> bool {
         self.0 <= nanos(now.saturating_add(allowance.burst))
     }
 
-    fn pay(&mut self, now: Duration, much: u64, allowance: Allowance) {
+    /// Takes `much`, whatever is left.
+    pub(crate) fn pay(&mut self, now: Duration, much: u64, allowance: Allowance) {
         let time = much.saturating_mul(1_000_000_000).checked_div(allowance.per_second);
         self.0 = self.0.max(nanos(now)).saturating_add(time.unwrap_or(u64::MAX));
     }

@@ -5,29 +5,38 @@
 
 mod circuits;
 mod config;
+mod fair;
+mod load;
 mod registrations;
 mod waking;
 
 use core::fmt;
 use core::net::{IpAddr, Ipv6Addr, SocketAddr};
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use xylem_hash::keyed_hash;
 
 pub use config::{RelayConfig, RelayCounters};
+pub use load::{ClientLoad, MAX_BANS, RelayBan, RelayBanError, RelayLoad, SiteLoad};
 
+use super::access::AllowedClients;
+use super::crowd::site;
 use super::rate::{Allowance, HostBuckets};
 use super::wire::{
     self, CircuitTag, ConnectTarget, DatagramId, ENDS, HEADER, KeepAlive, KeepAliveKeys, PROVE,
     Register, RelayPort, RelayRefusal, RelayReply, RelayRequest, SHORTEST, TOKEN, WireError,
 };
 use circuits::RelayCircuits;
+use fair::RateShares;
+use load::{ActiveClients, RecentBytes, RelayBans};
 use registrations::{RegistrationSlot, Registrations};
 use waking::RestartNotices;
 
-/// Interval at which expired registrations are looked for.
+/// Interval at which each registration is looked at, whether it has expired.
 const SWEEP: Duration = Duration::from_secs(5);
+/// Registrations that are looked at at once, some milliseconds' work. More of them have several turns in the interval.
+const SWEPT: usize = 16_384;
 /// Maximum number of queued control datagrams. Past it, none are made.
 const MAX_WAITING: usize = 1_024;
 /// Minimum time between demands for proof to a registration that sends from another address.
@@ -82,11 +91,19 @@ impl fmt::Debug for ControlSession {
 pub struct RelayServer {
     config: RelayConfig,
     key: [u8; 32],
+    /// The clients that are served, and this relay's link key. `None`: all.
+    allowed: Option<(AllowedClients, [u8; 32])>,
     registrations: Registrations,
     circuits: RelayCircuits,
     rates: HostRates,
+    shares: RateShares,
+    bans: RelayBans,
+    active: ActiveClients,
+    recent: RecentBytes,
     transmits: VecDeque<(RelayPort, SocketAddr, Vec<u8>)>,
     sweep: Duration,
+    /// The place of the registration that is looked at next.
+    swept: usize,
     metrics: RelayCounters,
     /// When the hour began whose bytes are counted, and those bytes.
     hour: (Duration, u64),
@@ -94,6 +111,10 @@ pub struct RelayServer {
     reset_key: Option<[u8; 32]>,
     resets: u64,
     waking: RestartNotices,
+    /// Whether the relay is about to end.
+    draining: bool,
+    /// When a datagram was forwarded last.
+    forwarded: Duration,
 }
 
 /// Rate limits of each host.
@@ -122,15 +143,23 @@ impl RelayServer {
             registrations: Registrations::new(derive(5)),
             circuits: RelayCircuits::default(),
             key: derive(0),
+            allowed: None,
             config,
             rates,
+            shares: RateShares::default(),
+            bans: RelayBans::default(),
+            active: ActiveClients::default(),
+            recent: RecentBytes::default(),
             transmits: VecDeque::new(),
             sweep: Duration::ZERO,
+            swept: 0,
             metrics: RelayCounters::default(),
             hour: (Duration::ZERO, 0),
             reset_key: None,
             resets: 0,
             waking: RestartNotices::default(),
+            draining: false,
+            forwarded: Duration::ZERO,
         }
     }
 
@@ -139,6 +168,11 @@ impl RelayServer {
     /// secret that is the same after a restart.
     pub fn enable_resets(&mut self, key: [u8; 32]) {
         self.reset_key = Some(key);
+    }
+
+    /// Serves these clients alone. `key`: this relay's link key, for which they prove a token.
+    pub fn allow(&mut self, clients: AllowedClients, key: [u8; 32]) {
+        self.allowed = Some((clients, key));
     }
 
     /// Sets the number of the second port ([`RelayPort::Second`]), once it is open.
@@ -236,11 +270,17 @@ impl RelayServer {
         peer: &RelayPeer,
         register: &Register,
     ) -> Result<RegistrationSlot, RelayRefusal> {
-        if !self.rates.offences.has(now, peer.host, OFFENCES) {
+        if self.bans.has(&peer.key, peer.host) || !self.rates.offences.has(now, peer.host, OFFENCES)
+        {
             return Err(RelayRefusal::Banned);
         }
         if !self.rates.registrations.take(now, peer.host, 1, self.config.registering()) {
             return Err(RelayRefusal::Quota);
+        }
+        if let Some((clients, key)) = &self.allowed
+            && !clients.has(key, &peer.key, register.proof.as_ref())
+        {
+            return Err(RelayRefusal::NotAllowed);
         }
         if !register.names.iter().all(|name| name.is_vouched(&peer.key)) {
             self.offended(now, peer.host);
@@ -249,6 +289,9 @@ impl RelayServer {
         if let Some(slot) = self.registrations.find(&peer.key, &register.secret) {
             self.registrations.renew(now, slot, peer, register)?;
             return Ok(slot);
+        }
+        if self.draining {
+            return Err(RelayRefusal::Ending);
         }
         if let Some(gone) = self.registrations.make_room(&self.config, peer)? {
             self.metrics.crowded_out = self.metrics.crowded_out.saturating_add(1);
@@ -287,6 +330,9 @@ impl RelayServer {
         }
         let to = self.registrations.target(target).filter(|to| *to != from);
         let to = to.ok_or(RelayRefusal::NotHere)?;
+        if self.draining {
+            return Err(RelayRefusal::Ending);
+        }
         self.circuits.connect(now, &self.config, &mut self.registrations, (from, tag), to)?;
         self.metrics.connected = self.metrics.connected.saturating_add(1);
         Ok(())
@@ -343,20 +389,34 @@ impl RelayServer {
         let passes = one.bytes.take(now, much, self.config.bytes_of_key())
             && self.rates.bytes.take(now, host, much, self.config.bytes_of_host());
         let far = self.circuits.far_end(&self.registrations, now, slot, tag);
-        let Some((far, far_tag)) = far.filter(|_| passes) else {
+        let Some(end) = far.filter(|_| passes) else {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         };
-        let far = self.registrations.get_mut(far)?;
+        let far = self.registrations.get_mut(end.slot)?;
         if !far.bytes.take(now, much, self.config.bytes_of_key()) {
             self.metrics.dropped = self.metrics.dropped.saturating_add(1);
             return None;
         }
-        datagram.get_mut(..HEADER)?.copy_from_slice(&far.down.header(Some(far_tag)));
+        if !self.shares.take(now, self.config.bytes_per_second, end.host, end.circuit, much) {
+            self.metrics.over_share = self.metrics.over_share.saturating_add(1);
+            self.metrics.dropped = self.metrics.dropped.saturating_add(1);
+            return None;
+        }
+        datagram.get_mut(..HEADER)?.copy_from_slice(&far.down.header(Some(end.tag)));
+        let to = far.at;
         self.metrics.datagrams = self.metrics.datagrams.saturating_add(1);
         self.metrics.bytes = self.metrics.bytes.saturating_add(much);
         self.hour.1 = self.hour.1.saturating_add(much);
-        Some(far.at)
+        let second = load::second(now);
+        self.recent.count(second, much);
+        self.forwarded = now;
+        for slot in [slot, end.slot] {
+            if self.registrations.get_mut(slot).is_some_and(|one| one.recent.count(second, much)) {
+                self.active.add(second, slot);
+            }
+        }
+        Some(to)
     }
 
     fn keep_alive(
@@ -514,6 +574,17 @@ impl RelayServer {
         self.waking = RestartNotices::new(now, clients, self.config.registrations);
     }
 
+    /// Takes no more clients and pairs from now on. Those that there are continue.
+    pub fn drain(&mut self) {
+        self.draining = true;
+    }
+
+    /// When the last datagram was forwarded; `None`: there is no pair that could forward one.
+    #[must_use]
+    pub fn last_forwarded(&self) -> Option<Duration> {
+        (self.circuits.len() > 0).then_some(self.forwarded)
+    }
+
     /// Notifies all clients that the relay ends.
     pub fn notify_end(&mut self) {
         if self.reset_key.is_none() {
@@ -525,6 +596,60 @@ impl RelayServer {
             let datagram = wire::seal(&keys.down, one.down, &said, 0);
             self.transmits.push_back((RelayPort::First, one.at, datagram));
         }
+    }
+
+    /// What the relay does now, with `most` sites and clients. It takes time for the active ones alone.
+    pub fn load(&mut self, now: Duration, most: usize) -> RelayLoad {
+        let second = load::second(now);
+        let mut sites: HashMap<IpAddr, u64> = HashMap::new();
+        let mut clients = Vec::new();
+        for slot in self.active.of_last(second) {
+            let Some(one) = self.registrations.get(*slot) else { continue };
+            let bytes_per_second = one.recent.of_last(second);
+            let of_site = sites.entry(site(one.host)).or_default();
+            *of_site = of_site.saturating_add(bytes_per_second);
+            let circuits =
+                one.circuits_requested.len().saturating_add(one.circuits_as_target.len());
+            clients.push(ClientLoad { key: one.key, host: one.host, circuits, bytes_per_second });
+        }
+        for (site, _) in self.registrations.largest_sites().take(most) {
+            sites.entry(site).or_default();
+        }
+        let row = |(site, bytes_per_second)| SiteLoad {
+            site,
+            registrations: self.registrations.of_site(site),
+            bytes_per_second,
+        };
+        let mut sites: Vec<SiteLoad> = sites.into_iter().map(row).collect();
+        let place = |one: &SiteLoad| (one.bytes_per_second, one.registrations, one.site);
+        sites.sort_unstable_by_key(|one| core::cmp::Reverse(place(one)));
+        clients.sort_unstable_by_key(|one| core::cmp::Reverse((one.bytes_per_second, one.key)));
+        sites.truncate(most);
+        clients.truncate(most);
+        let bytes_per_second = self.recent.of_last(second);
+        RelayLoad { counters: self.metrics(), bytes_per_second, sites, clients }
+    }
+
+    /// Keeps a client or a network away from now on, and removes its registrations. Returns how many; `None` if there
+    /// are [`MAX_BANS`].
+    pub fn ban(&mut self, ban: RelayBan) -> Option<usize> {
+        if !self.bans.add(ban) {
+            return None;
+        }
+        let banned = self.registrations.of_ban(&ban);
+        banned.iter().for_each(|slot| self.remove(*slot));
+        Some(banned.len())
+    }
+
+    /// Ends a ban; returns whether there was this one.
+    pub fn unban(&mut self, ban: &RelayBan) -> bool {
+        self.bans.remove(ban)
+    }
+
+    /// The bans in force.
+    #[must_use]
+    pub fn bans(&self) -> Vec<RelayBan> {
+        self.bans.all()
     }
 
     /// The next datagram of the relay: the port to send it from, its destination and its bytes.
@@ -547,8 +672,13 @@ impl RelayServer {
         if now < self.sweep {
             return;
         }
-        self.sweep = now.saturating_add(SWEEP);
-        for slot in self.registrations.expired(now, self.config.lifetime) {
+        let places = self.registrations.places();
+        let turns = u32::try_from(places.div_ceil(SWEPT)).unwrap_or(u32::MAX).max(1);
+        self.sweep = now.saturating_add(SWEEP.checked_div(turns).unwrap_or(SWEEP));
+        let until = self.swept.saturating_add(SWEPT);
+        let swept = self.swept..until;
+        self.swept = if until < places { until } else { 0 };
+        for slot in self.registrations.expired(now, self.config.lifetime, swept) {
             self.metrics.expired = self.metrics.expired.saturating_add(1);
             self.remove(slot);
         }

@@ -21,8 +21,8 @@ pub const MAX_NAMES: usize = 8;
 const VERSION: u8 = 1;
 /// Length of type and length before each message of the stream, in bytes.
 const MESSAGE_HEAD: usize = 3;
-/// Length of the longest message body in bytes: a registration with all names.
-const MAX_MESSAGE: usize = 43 + MAX_NAMES * (32 + VOUCH_LEN);
+/// Length of the longest message body in bytes: a registration with all names and a proof.
+const MAX_MESSAGE: usize = 43 + MAX_NAMES * (32 + VOUCH_LEN) + 32;
 
 const REGISTER: u8 = 1;
 const CONNECT: u8 = 2;
@@ -32,6 +32,7 @@ const REFUSED: u8 = 0x83;
 
 const LISTENS: u8 = 1;
 const WANTS_CODE: u8 = 2;
+const HAS_PROOF: u8 = 4;
 
 const BY_KEY: u8 = 1;
 const BY_PUBLISHER: u8 = 2;
@@ -136,21 +137,32 @@ pub enum RelayRefusal {
     /// A publisher does not vouch for the key.
     #[error("the publisher does not vouch for this key")]
     NotVouched,
-    /// The relay refuses everything from this host for some minutes, because of earlier offences.
-    #[error("the relay refuses all requests from this address for some minutes")]
+    /// The relay refuses everything from this host for some minutes, because of earlier offences, or its operator has
+    /// banned the client.
+    #[error("the relay refuses all requests from this key or address for now")]
     Banned,
     /// The secret is in use with another key.
     #[error("another peer has registered with this secret")]
     Taken,
+    /// The relay serves only listed keys and clients with its token.
+    #[error(
+        "the relay serves only its own users: name it with their token, KEY@HOST:PORT?token=TOKEN"
+    )]
+    NotAllowed,
+    /// The relay is about to end, and takes no more clients and pairs.
+    #[error("the relay is about to end")]
+    Ending,
 }
 
 impl RelayRefusal {
-    const ALL: [(u8, Self); 5] = [
+    const ALL: [(u8, Self); 7] = [
         (1, Self::NotHere),
         (2, Self::Quota),
         (3, Self::NotVouched),
         (4, Self::Banned),
         (5, Self::Taken),
+        (6, Self::NotAllowed),
+        (7, Self::Ending),
     ];
 
     fn number(self) -> u8 {
@@ -174,13 +186,17 @@ pub(super) struct Register {
     /// Keep-alives will have higher numbers than this.
     pub number: u32,
     pub names: Vec<VouchedName>,
+    /// Proof that the client knows a token of the relay.
+    pub proof: Option<[u8; 32]>,
 }
 
 impl Register {
     pub(super) fn encode(&self) -> Vec<u8> {
         let flag = |set, bit| if set { bit } else { 0 };
-        let mut body =
-            vec![VERSION, flag(self.listens, LISTENS) | flag(self.wants_code, WANTS_CODE)];
+        let flags = flag(self.listens, LISTENS)
+            | flag(self.wants_code, WANTS_CODE)
+            | flag(self.proof.is_some(), HAS_PROOF);
+        let mut body = vec![VERSION, flags];
         body.extend_from_slice(&self.secret[..]);
         body.extend_from_slice(&self.epoch.to_be_bytes());
         body.extend_from_slice(&self.number.to_be_bytes());
@@ -189,6 +205,7 @@ impl Register {
             body.extend_from_slice(&name.publisher.0);
             body.extend_from_slice(&name.vouch);
         }
+        body.extend(self.proof.iter().flatten());
         let message = message(REGISTER, &body);
         drop(Zeroizing::new(body));
         message
@@ -202,7 +219,7 @@ impl Register {
             other => return Err(WireError::Version(other)),
         }
         let flags = fields.byte().ok_or(bad)?;
-        if flags & !(LISTENS | WANTS_CODE) != 0 {
+        if flags & !(LISTENS | WANTS_CODE | HAS_PROOF) != 0 {
             return Err(bad);
         }
         let secret = Zeroizing::new(fields.array().ok_or(bad)?);
@@ -218,9 +235,13 @@ impl Register {
             let vouch = fields.array().ok_or(bad)?;
             names.push(VouchedName { publisher, vouch });
         }
+        let proof = match flags & HAS_PROOF {
+            0 => None,
+            _ => Some(fields.array().ok_or(bad)?),
+        };
         fields.end().ok_or(bad)?;
         let (listens, wants_code) = (flags & LISTENS != 0, flags & WANTS_CODE != 0);
-        Ok(Self { secret, listens, wants_code, epoch, number, names })
+        Ok(Self { secret, listens, wants_code, epoch, number, names, proof })
     }
 }
 

@@ -35,7 +35,7 @@ use super::dry::DryRun;
 use super::error::SaveError;
 use super::file::resume;
 use copies::Copies;
-use merge::Merge;
+use merge::{Merge, MergeRules};
 use tree::StagedTree;
 use updates::Updates;
 
@@ -296,8 +296,9 @@ impl DirectorySink {
         if self.to.policy != OverwritePolicy::Replace || !there {
             return Ok(None);
         }
-        let how = (self.delete, self.manifest.segment);
-        Merge::plan(store, path, listed, &self.exclude, how, nodes, cx).map(Some)
+        let segment = self.manifest.segment;
+        let rules = MergeRules { exclude: &self.exclude, delete: self.delete, segment };
+        Merge::plan(store, path, listed, rules, nodes, cx).map(Some)
     }
 }
 

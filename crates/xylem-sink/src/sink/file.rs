@@ -1,6 +1,6 @@
 //! [`FileSink`]: a whole file: resumed, written as segments arrive, read back once more, and renamed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
@@ -9,7 +9,10 @@ use xylem_files::rescan::rescan;
 use xylem_files::{LibraryEvent, SaveOptions, SpaceCheck};
 use xylem_hash::Hash;
 use xylem_object::{Manifest, ObjectId};
-use xylem_store::{Attributes, FileRef, Partial, Resumed, Resuming, Store, StoreError};
+use xylem_store::{
+    Attributes, FileRef, OpenHow, Partial, RefusedAttributes, Resumed, Resuming, Store, StoreError,
+    set_attributes,
+};
 use xylem_tree::{Geometry, Segment, SegmentIndex, Verified};
 
 use super::attributes::{attributes_of, warnings};
@@ -112,6 +115,29 @@ pub(super) fn read_back(partial: &mut Partial, attributes: &Attributes) -> Resul
     Ok(right == partial.geometry().segments())
 }
 
+/// Returns the attributes that a file gets. Its mode is not part of its root, so the umask applies, as with `cp`.
+fn file_attributes(manifest: &Manifest, store: &Store) -> Attributes {
+    let said = attributes_of(manifest);
+    let umask = store.medium().umask();
+    Attributes { mode: said.mode.map(|mode| mode & !umask), ..said }
+}
+
+/// Gives a file that has the manifest's content already the mode and time that a fetch gives it. Returns warnings about
+/// those that cannot be set.
+///
+/// # Errors
+/// The medium's.
+pub fn restore_attributes(
+    store: &Store,
+    path: &Path,
+    manifest: &Manifest,
+) -> Result<Vec<String>, StoreError> {
+    let mut unset = RefusedAttributes::default();
+    let file = FileRef::open(&**store.medium(), path, OpenHow::ReadNoFollow)?;
+    set_attributes(&file, &file_attributes(manifest, store), &mut unset)?;
+    Ok(warnings(&unset))
+}
+
 impl FileSink {
     /// # Errors
     /// A named old copy that cannot be opened.
@@ -169,11 +195,8 @@ impl FileSink {
         Ok(())
     }
 
-    /// Returns the attributes that the file gets. Its mode is not part of its root, so the umask applies, as with `cp`.
     fn attributes(&self) -> Attributes {
-        let said = attributes_of(&self.manifest);
-        let umask = self.store.medium().umask();
-        Attributes { mode: said.mode.map(|mode| mode & !umask), ..said }
+        file_attributes(&self.manifest, &self.store)
     }
 
     /// Finishes writing: every segment was handed to the writer.

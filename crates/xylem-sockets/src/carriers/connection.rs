@@ -63,7 +63,8 @@ impl CarrierConnection {
         role: CarrierRole,
         carrier: Carrier,
         token: Token,
-        (far, near): (SocketAddr, SocketAddr),
+        far: SocketAddr,
+        near: SocketAddr,
         now: Duration,
     ) -> Self {
         Self {

@@ -32,16 +32,16 @@ impl Door {
         let (socket, far) = self.listener.accept().expect("somebody has connected");
         socket.set_nonblocking(true).expect("a TCP socket can");
         let id = self.carriers.next_id();
-        let ids = (id, Token(id.0 as usize));
-        let what = (carrier, TcpStream::from_std(socket), far);
-        self.carriers.accept(NOW, ids, what, &self.poll).expect("it is taken");
+        let accepted = CarrierAccept { carrier, socket: TcpStream::from_std(socket), far };
+        let token = Token(id.0 as usize);
+        self.carriers.accept(NOW, id, token, accepted, &self.poll).expect("it is taken");
         id
     }
 
     fn dial(&mut self, carrier: Carrier, to: SocketAddr) -> CarrierId {
         let id = self.carriers.next_id();
         let to = CarrierDial { carrier, address: to, name: Some("localhost") };
-        self.carriers.dial(NOW, (id, Token(id.0 as usize)), to, &self.poll).expect("it is dialled");
+        self.carriers.dial(NOW, id, Token(id.0 as usize), to, &self.poll).expect("it is dialled");
         id
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use xylem_base::{Blame, Failure, Stop, os_path};
-use xylem_files::Only;
+use xylem_files::{Existing, Only, Output, SaveOptions};
 use xylem_folder::{Applied, MemberStatement, Obstacle, ObstacleKind, Plan, StoredIndex};
 use xylem_hash::Hash;
 use xylem_node::wall_clock;
@@ -112,7 +112,7 @@ impl SyncMember<'_> {
         let is_far = |who: &PublisherId| self.is_large() && !self.up.contains(who);
         let readers = self.others.keys().filter(|who| !self.roles.may_write(who) || is_far(who));
         let readers = readers.copied().collect();
-        self.asking.begin(*member, said.number, (waits, readers), &stop);
+        self.asking.begin(*member, said.number, waits, readers, &stop);
         let merged = self.merge(&said, &stop, tell);
         self.asking.end(matches!(merged, Ok(ApplyOutcome::All)));
         match merged {
@@ -206,7 +206,7 @@ impl SyncMember<'_> {
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<ApplyOutcome, SyncError> {
         let at = self.folder.own(&format!("{INDEX_OF}{}", said.member.key_id()));
-        let (theirs, content) = fetching::index((self.options, &self.asking), said, &at, stop)?;
+        let (theirs, content) = fetching::index(self.options, &self.asking, said, &at, stop)?;
         let began = Instant::now();
         let mut moved = false;
         loop {
@@ -217,7 +217,7 @@ impl SyncMember<'_> {
                 return Ok(if left_out { ApplyOutcome::Some } else { ApplyOutcome::All });
             }
             let began_portion = Instant::now();
-            let portion = self.merge_portion(said, plan, (&theirs, &content), stop, tell)?;
+            let portion = self.merge_portion(said, plan, &theirs, &content, stop, tell)?;
             moved |= portion.moved;
             match portion.failed {
                 Some(e) if stop.raised() && moved => {
@@ -404,13 +404,14 @@ impl SyncMember<'_> {
         &mut self,
         said: &MemberStatement,
         mut plan: Plan,
-        (theirs, content): (&StoredIndex, &Ticket),
+        theirs: &StoredIndex,
+        content: &Ticket,
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<Portion, SyncError> {
         let now = wall_clock().milliseconds();
         let wanted = plan.wanted(theirs)?;
-        let failed = self.stage_contents(said, &wanted, (content, now), stop, tell)?;
+        let failed = self.stage_contents(said, &wanted, content, now, stop, tell)?;
         let mut missing = HashSet::new();
         for root in contents(&plan).into_keys() {
             if !self.staged.has(&root) {
@@ -445,7 +446,8 @@ impl SyncMember<'_> {
         &mut self,
         said: &MemberStatement,
         wanted: &HashMap<Hash, Vec<u8>>,
-        (content, now_ms): (&Ticket, u64),
+        content: &Ticket,
+        now_ms: u64,
         stop: &Stop,
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<Option<SyncError>, SyncError> {
@@ -472,10 +474,14 @@ impl SyncMember<'_> {
         // One directory for each member, so that what has come from one stays while another is asked.
         let at = self.folder.own(&format!("{FETCHED}-{}", said.member.key_id()));
         remove_tree(&at).map_err(SyncError::disk(&at))?;
-        let asked = (self.options, &self.asking);
+        let save = SaveOptions {
+            like: vec![self.path.clone()],
+            only: Some(only.clone()),
+            ..SaveOptions::to(Output::At(at.clone()), Existing::Refuse)
+        };
         self.options.board.fetches(&said.name, &only);
         let fetched =
-            fetching::content(asked, content.clone(), only, (&self.path, &at), stop, tell);
+            fetching::content(self.options, &self.asking, content.clone(), save, stop, tell);
         self.options.board.fetched();
         match fetched {
             Ok(left) => {

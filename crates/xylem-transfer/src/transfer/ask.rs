@@ -18,6 +18,7 @@ use super::{Transfer, TransferPhase};
 use crate::event::PeerId;
 use crate::flow::DATA_BYTES;
 use crate::key::{ItemKey, RequestedItem};
+use crate::peer::TransferPeer;
 
 /// Number of peers asked for the manifest at the same time. It is small, and each answer measures a peer.
 const MANIFEST_COPIES: usize = 4;
@@ -108,6 +109,12 @@ impl Transfer {
         }
         if self.phase == TransferPhase::Manifest {
             return self.manifest_for(p).map(|key| (key, true));
+        }
+        // A peer that has just begun to fetch, too, has next to nothing. It would refuse what it is asked for before its
+        // list is here, and rest for seconds after that.
+        let is_known = |peer: &TransferPeer| peer.is_active(now) && peer.is_known();
+        if !self.peers[p].is_known() && self.peers.iter().any(is_known) {
+            return None;
         }
         if self.peers[p].flow().is_silent() && self.peers.iter().any(|peer| peer.is_active(now)) {
             // Other peers are active, so a silent peer must not delay anything. It gets one item as a trial, which

@@ -103,7 +103,7 @@ impl Burst {
         for level in 0..geo.segment_proof_end() {
             self.pairs.clear();
             for (n, (i, proof)) in proofs.clone().enumerate() {
-                self.step(geo, known, level, (n, i, proof));
+                self.step(geo, known, level, n, i, proof);
             }
             self.values.clear();
             self.values.resize(self.pairs.len(), NodeValue::UNKNOWN);
@@ -125,7 +125,9 @@ impl Burst {
         geo: &Geometry,
         known: &ProvenNodes,
         level: u8,
-        (n, i, proof): (usize, SegmentIndex, &[u8]),
+        n: usize,
+        i: SegmentIndex,
+        proof: &[u8],
     ) {
         let way = &mut self.ways[n];
         if !way.open || i.0 >> level ^ 1 > geo.last_segment().0 >> level {

@@ -172,7 +172,7 @@ fn forged_sources_are_bounded() {
         let now = Duration::from_millis(u64::from(n));
         let from = SocketAddr::from(((0x0800_0000 + n).to_be_bytes(), 9));
         let datagram =
-            seal(&forger.key, CodeRole::Taker, [0; 8], (forger.token(from.into()), [0; 8]));
+            seal(&forger.key, CodeRole::Taker, [0; 8], forger.token(from.into()), [0; 8]);
         assert!(offerer.handle_datagram(now, from, &datagram));
         while offerer.poll_transmit(now).is_some() {
             answers += 1;
@@ -192,7 +192,7 @@ fn forged_sources_that_are_listed_are_bounded() {
         let now = Duration::from_millis(u64::from(n));
         let from = SocketAddr::from(((0x0800_0000 + n).to_be_bytes(), 9));
         let datagram =
-            seal(&forger.key, CodeRole::Taker, [0; 8], (forger.token(from.into()), [0; 8]));
+            seal(&forger.key, CodeRole::Taker, [0; 8], forger.token(from.into()), [0; 8]);
         assert!(offerer.handle_datagram(now, from, &datagram));
         offerer.add(now, from, node(1));
     }

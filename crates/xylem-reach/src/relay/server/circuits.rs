@@ -18,6 +18,16 @@ const NUMBER_BITS: u32 = 20;
 /// Maximum number of datagrams to a target that has not sent one: enough for a few handshakes.
 const MAX_UNANSWERED_DATAGRAMS: u32 = 32;
 
+/// Where a datagram of a circuit goes, and the circuit that it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CircuitEnd {
+    pub slot: RegistrationSlot,
+    pub tag: CircuitTag,
+    /// The circuit's number, and the host that asked for it.
+    pub circuit: u32,
+    pub host: IpAddr,
+}
+
 #[derive(Debug)]
 struct RelayCircuit {
     /// The requesting registration and its own tag.
@@ -127,7 +137,7 @@ impl RelayCircuits {
         self.idlest(among.iter().copied().filter(|number| host(*number) == Some(greediest)))
     }
 
-    /// The registration and tag to which a datagram from `near` with this tag is forwarded.
+    /// The end to which a datagram from `near` with this tag is forwarded.
     #[inline]
     pub(super) fn far_end(
         &mut self,
@@ -135,7 +145,7 @@ impl RelayCircuits {
         now: Duration,
         near: RegistrationSlot,
         tag: CircuitTag,
-    ) -> Option<(RegistrationSlot, CircuitTag)> {
+    ) -> Option<CircuitEnd> {
         let number = if tag.is_of_relay() {
             tag.number() & ((1 << NUMBER_BITS) - 1)
         } else {
@@ -156,7 +166,8 @@ impl RelayCircuits {
             return None;
         };
         circuit.used = now;
-        Some(far)
+        let (slot, tag) = far;
+        Some(CircuitEnd { slot, tag, circuit: number, host: circuit.host })
     }
 
     fn end(&mut self, registrations: &mut Registrations, number: u32) {

@@ -5,6 +5,13 @@ use core::time::Duration;
 use crate::relay::rate::Allowance;
 use crate::relay::wire::RelayRefusal;
 
+/// Bytes of memory that one registration and one pair may take, together: an idle one takes less (docs/benchmarks.md).
+const BYTES_OF_CLIENT: usize = 1_536;
+/// Memory of a relay's clients, if nothing else is set.
+const USUAL_MEMORY: usize = 256 << 20;
+/// Fewest clients, however little memory there is.
+const FEWEST: usize = 64;
+
 const HOUR: Duration = Duration::from_secs(3_600);
 
 /// A relay's limits. A host is an IPv4 address or the first 64 bits of an IPv6 address. A site is the first 24 bits of
@@ -35,6 +42,9 @@ pub struct RelayConfig {
     pub bytes_per_second_of_key: Option<u64>,
     /// Bytes sent per host and second, with a burst of two seconds' worth. `None`: no limit.
     pub bytes_per_second_of_host: Option<u64>,
+    /// Bytes forwarded per second, for all together, with a burst of a tenth of it. Sites divide it equally, as far as each
+    /// uses its part, and the pairs of a site divide its part. What exceeds a part is dropped. `None`: no limit.
+    pub bytes_per_second: Option<u64>,
     /// Bytes forwarded in an hour, for all together. What exceeds it is dropped until the hour is over. `None`: no limit.
     pub bytes_per_hour: Option<u64>,
     /// Lifetime of a registration after its last keep-alive, at most 65,535 s.
@@ -49,17 +59,18 @@ impl Default for RelayConfig {
     /// The limits of a public relay.
     fn default() -> Self {
         Self {
-            registrations: 16_384,
+            registrations: USUAL_MEMORY / BYTES_OF_CLIENT,
             registrations_of_key: 16,
             registrations_of_host: 256,
             registrations_of_site: 1_024,
-            circuits: 32_768,
+            circuits: USUAL_MEMORY / BYTES_OF_CLIENT,
             circuits_asked: 64,
             circuits_reached: 512,
             registrations_per_second: Some(8),
             connects_per_second: Some(16),
             bytes_per_second_of_key: None,
             bytes_per_second_of_host: None,
+            bytes_per_second: Some(125_000_000),
             bytes_per_hour: None,
             lifetime: Duration::from_secs(120),
             second_port: None,
@@ -87,6 +98,12 @@ impl RelayConfig {
             bytes_per_second_of_host: Some(64 << 10),
             ..Self::default()
         }
+    }
+
+    /// Limits registrations and pairs to what takes this much memory in bytes.
+    pub fn set_memory(&mut self, bytes: usize) {
+        self.registrations = (bytes / BYTES_OF_CLIENT).max(FEWEST);
+        self.circuits = self.registrations;
     }
 
     /// Limits the bytes of strangers, where nothing limits them yet: 512 KB/s of a registration, 1 MB/s of a host, 10 GB an
@@ -149,6 +166,10 @@ pub struct RelayCounters {
     pub refused_lies: u64,
     /// Requests refused because the host is banned for earlier offences.
     pub refused_banned: u64,
+    /// Requests refused because the relay is about to end.
+    pub refused_ending: u64,
+    /// Requests refused because the relay serves only listed keys and clients with its token.
+    pub refused_not_allowed: u64,
     /// Offences: false vouches and protocol errors.
     pub offences: u64,
     /// Keep-alives that were answered.
@@ -161,6 +182,9 @@ pub struct RelayCounters {
     pub bytes: u64,
     /// Datagrams dropped, because a limit was reached or there was no circuit.
     pub dropped: u64,
+    /// Datagrams dropped, because the relay is full and the pair or its site has had its part. They count in `dropped` as
+    /// well.
+    pub over_share: u64,
     /// Datagrams dropped, because the bytes of the hour are used up. They count in `dropped` as well.
     pub over_hour: u64,
     /// Resets sent in answer to datagrams with unknown ids, as of clients from before a restart.
@@ -173,6 +197,8 @@ impl RelayCounters {
             RelayRefusal::NotHere => &mut self.refused_not_here,
             RelayRefusal::Quota => &mut self.refused_quota,
             RelayRefusal::NotVouched | RelayRefusal::Taken => &mut self.refused_lies,
+            RelayRefusal::Ending => &mut self.refused_ending,
+            RelayRefusal::NotAllowed => &mut self.refused_not_allowed,
             RelayRefusal::Banned => &mut self.refused_banned,
         };
         *count = count.saturating_add(1);
@@ -180,7 +206,7 @@ impl RelayCounters {
 
     /// Each counter with its name, for export.
     #[must_use]
-    pub fn each(&self) -> [(&'static str, u64); 18] {
+    pub fn each(&self) -> [(&'static str, u64); 21] {
         let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
         [
             ("registrations", count(self.registrations)),
@@ -193,12 +219,15 @@ impl RelayCounters {
             ("refused_quota", self.refused_quota),
             ("refused_lies", self.refused_lies),
             ("refused_banned", self.refused_banned),
+            ("refused_ending", self.refused_ending),
+            ("refused_not_allowed", self.refused_not_allowed),
             ("offences", self.offences),
             ("keeps", self.keeps),
             ("refused_keeps", self.refused_keeps),
             ("datagrams", self.datagrams),
             ("bytes", self.bytes),
             ("dropped", self.dropped),
+            ("over_share", self.over_share),
             ("over_hour", self.over_hour),
             ("resets", self.resets),
         ]
@@ -208,6 +237,16 @@ impl RelayCounters {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_bounds_registrations_and_pairs() {
+        let mut limits = RelayConfig::default();
+        assert_eq!((limits.registrations, limits.circuits), (174_762, 174_762));
+        limits.set_memory(1_536_000_000);
+        assert_eq!((limits.registrations, limits.circuits), (1_000_000, 1_000_000));
+        limits.set_memory(0);
+        assert_eq!(limits.registrations, FEWEST);
+    }
 
     #[test]
     fn the_bytes_of_an_hour_are_limited_and_then_begin_anew() {

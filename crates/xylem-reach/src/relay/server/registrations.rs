@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use xylem_hash::keyed_hash;
 use zeroize::Zeroizing;
 
-use super::{RelayConfig, RelayPeer};
+use super::load::RecentBytes;
+use super::{RelayBan, RelayConfig, RelayPeer};
 use crate::relay::crowd::HostCounts;
 use crate::relay::rate::LeakyBucket;
 use crate::relay::wire::{
@@ -24,7 +25,7 @@ pub(super) struct RegistrationSlot(u32);
 pub(super) struct RelayRegistration {
     /// Differs from the serial numbers of earlier registrations in the same slot.
     pub serial: u64,
-    key: [u8; 32],
+    pub key: [u8; 32],
     pub secret: Zeroizing<[u8; 32]>,
     /// Its address, which it has proven.
     pub at: SocketAddr,
@@ -42,6 +43,8 @@ pub(super) struct RelayRegistration {
     /// The token that notifies it after this relay was killed and started again.
     pub restart_token: [u8; TOKEN],
     pub bytes: LeakyBucket,
+    /// Bytes from and to it of late.
+    pub recent: RecentBytes,
     listens: bool,
     names: Vec<[u8; 32]>,
     pub code: Option<u32>,
@@ -100,6 +103,24 @@ impl Registrations {
 
     pub(super) fn all(&self) -> impl Iterator<Item = &RelayRegistration> {
         self.slots.iter().flatten().map(Box::as_ref)
+    }
+
+    /// Those that a ban concerns.
+    pub(super) fn of_ban(&self, ban: &RelayBan) -> Vec<RegistrationSlot> {
+        let slots = (0_u32..).zip(&self.slots);
+        let is_of = |one: &RelayRegistration| ban.is_of(&one.key, one.host);
+        let banned = slots.filter(|(_, one)| one.as_deref().is_some_and(is_of));
+        banned.map(|(slot, _)| RegistrationSlot(slot)).collect()
+    }
+
+    /// The sites with most registrations.
+    pub(super) fn largest_sites(&self) -> impl Iterator<Item = (IpAddr, usize)> {
+        self.crowd.largest_sites()
+    }
+
+    /// Registrations of the site of a host.
+    pub(super) fn of_site(&self, host: IpAddr) -> usize {
+        self.crowd.of_site(host)
     }
 
     pub(super) fn get(&self, slot: RegistrationSlot) -> Option<&RelayRegistration> {
@@ -192,6 +213,7 @@ impl Registrations {
             down,
             restart_token: wire::restart_token(&register.secret, register.epoch),
             bytes: LeakyBucket::default(),
+            recent: RecentBytes::default(),
             listens: register.listens,
             names: Vec::new(),
             code: None,
@@ -309,10 +331,20 @@ impl Registrations {
         }
     }
 
-    /// The registrations without a keep-alive for `lifetime`.
-    pub(super) fn expired(&self, now: Duration, lifetime: Duration) -> Vec<RegistrationSlot> {
+    /// Places for registrations, taken or not.
+    pub(super) fn places(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// The registrations in these places without a keep-alive for `lifetime`.
+    pub(super) fn expired(
+        &self,
+        now: Duration,
+        lifetime: Duration,
+        places: core::ops::Range<usize>,
+    ) -> Vec<RegistrationSlot> {
         let over = |one: &RelayRegistration| now >= one.last_keep_alive.saturating_add(lifetime);
-        let slots = (0_u32..).zip(&self.slots);
+        let slots = (0_u32..).zip(&self.slots).skip(places.start).take(places.len());
         let over = slots.filter(|(_, one)| one.as_deref().is_some_and(over));
         over.map(|(slot, _)| RegistrationSlot(slot)).collect()
     }

@@ -104,6 +104,7 @@ fn register(names: usize) -> Register {
         epoch: 5,
         number: 6,
         names: vec![VouchedName { publisher: PublisherId([1; 32]), vouch: [2; 64] }; names],
+        proof: None,
     }
 }
 
@@ -114,8 +115,13 @@ fn registrations_round_trip() {
         let bytes = register.encode();
         let (request, len) = take_request(&bytes).unwrap().unwrap();
         assert!(request == RelayRequest::Register(register) && len == bytes.len());
+        let proven = Register { proof: Some([3; 32]), ..self::register(names) };
+        let bytes = proven.encode();
+        let (request, len) = take_request(&bytes).unwrap().unwrap();
+        assert!(request == RelayRequest::Register(proven) && len == bytes.len());
     }
-    assert_eq!(register(MAX_NAMES).encode().len(), MESSAGE_HEAD + MAX_MESSAGE);
+    let longest = Register { proof: Some([3; 32]), ..register(MAX_NAMES) };
+    assert_eq!(longest.encode().len(), MESSAGE_HEAD + MAX_MESSAGE);
 }
 
 #[test]
@@ -128,7 +134,8 @@ fn invalid_messages_are_refused() {
     };
     assert_eq!(changed(0, 9), Some(WireError::Unknown(9)));
     assert_eq!(changed(3, 2), Some(WireError::Version(2)));
-    assert_eq!(changed(4, 4), Some(WireError::Malformed("register")));
+    assert_eq!(changed(4, 4), Some(WireError::Malformed("register")), "no proof");
+    assert_eq!(changed(4, 8), Some(WireError::Malformed("register")));
     assert_eq!(changed(good.len() - 1, 9), Some(WireError::Malformed("register")));
     assert_eq!(changed(1, 0xff), Some(WireError::TooLong(0xff2b)));
     let tagged = |tag: u32| {

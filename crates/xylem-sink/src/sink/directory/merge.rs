@@ -42,6 +42,17 @@ pub(super) struct Merge {
     removed: Vec<(Vec<u8>, FileKind)>,
 }
 
+/// What a merge does with the files of the directory.
+#[derive(Clone, Copy)]
+pub(super) struct MergeRules<'a> {
+    /// Paths that are neither compared nor removed.
+    pub(super) exclude: &'a Exclusion,
+    /// Whether files that are not listed are removed.
+    pub(super) delete: bool,
+    /// Segment size of the trees of files that stay.
+    pub(super) segment: SegmentSize,
+}
+
 /// A file that may stay.
 struct Candidate {
     number: u64,
@@ -75,11 +86,11 @@ impl Merge {
         store: &Store,
         path: &Path,
         listed: &ListedFiles,
-        exclude: &Exclusion,
-        (delete, segment): (bool, SegmentSize),
+        rules: MergeRules<'_>,
         nodes: Option<&OutboardFile>,
         cx: &mut Context<'_>,
     ) -> Result<Self, SaveError> {
+        let MergeRules { exclude, delete, segment } = rules;
         // A test's medium has no such path; then it has no links either.
         let place = canonical(path).unwrap_or_else(|_| path.to_path_buf());
         ours::require_outside(&**store.medium(), &place)?;
