@@ -51,7 +51,11 @@ impl RepoHost for Memory {
         self.flushes += 1;
         self.flushes
     }
-    fn flushed(&self, flush: u64) -> Option<bool> {
+    fn latest_flush(&self) -> u64 {
+        self.flushes
+    }
+
+    fn flushed(&self, _: u64, flush: u64) -> Option<bool> {
         (flush % 3 != 0).then_some(flush % 2 == 0)
     }
     fn forget_cached(&mut self, _: NameRef<'_>) {}

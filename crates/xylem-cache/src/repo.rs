@@ -3,10 +3,11 @@
 //! `packets.repo` consists of slots of 512 octets. Slot 0 holds the file's own key. A packet takes a run of slots:
 //!
 //! ```text
-//! record := length of the packet, 4 octets, little endian | keyed BLAKE3 of (slot, 8 | packet), 32 | packet
+//! record := length of the packet, 4 octets | number of the write, 8 | keyed BLAKE3 of (slot, 8 | number, 8 | packet), 32 | packet
 //! ```
 //!
-//! The hash is keyed, and covers the slot, so that no bytes within a packet and no remains of a removed one count as a
+//! Numbers are little endian. Of two records of one name, which a crash can leave, the one with the greater number counts,
+//! and opening the repository clears the other. The hash is keyed, and covers the slot, so that no bytes within a packet and no remains of a removed one count as a
 //! record. Removing a packet overwrites its length and hash with zeros. Free runs are used again, the shortest that
 //! suffices first, so that the file never grows beyond its quota. `commands.repo` is a ring of the digests of commands that
 //! took effect. [`RepoStore::open`] reads all packets; a record that does not match is free space.
@@ -32,7 +33,7 @@ use super::DiskCache;
 /// Octets of a slot.
 const SLOT: u64 = 512;
 /// Octets before a packet.
-const REPO_HEADER: usize = 36;
+const REPO_HEADER: usize = 44;
 /// The beginning of slot 0, before the key.
 const MAGIC: &[u8; 16] = b"xylem repo v1\n\0\0";
 /// Most packets in the index.
@@ -98,6 +99,8 @@ struct RepoShared {
 struct SlotRun {
     slot: u64,
     len: u32,
+    /// The number of the write: greater in newer records.
+    number: u64,
 }
 
 #[derive(Default)]
@@ -106,6 +109,8 @@ struct RepoState {
     free: FreeRuns,
     used_slots: u64,
     slots: u64,
+    /// The number of the latest write.
+    number: u64,
     /// Digests of commands, and the numbers under which they stand in the ring.
     remembered: BTreeSet<[u8; 32]>,
     by_number: BTreeMap<u64, [u8; 32]>,
@@ -113,10 +118,10 @@ struct RepoState {
     change_bytes: usize,
     /// Records that are still to be written, by slot.
     unwritten: BTreeMap<u64, Arc<[u8]>>,
-    /// The latest requested flush, the latest that has ended, and whether all since the beginning succeeded.
+    /// The latest requested flush, the latest that has ended, and the latest that failed or had a failed write before it.
     flush: u64,
     flushed: u64,
-    has_failed: bool,
+    last_failed: u64,
     reads: BTreeMap<u64, RepoRead>,
     queued_reads: VecDeque<u64>,
     ended_reads: VecDeque<(u64, Option<Vec<u8>>)>,
@@ -134,10 +139,10 @@ struct RepoRead {
     waiting: usize,
 }
 
-/// One change of the files, in the order of the calls.
+/// One change of the files, in the order of the calls. No command relies on clearing what the disk has lost.
 enum DiskChange {
     Write { name: Vec<u8>, run: SlotRun, record: Arc<[u8]> },
-    Clear { slot: u64 },
+    Clear { slot: u64, is_lost: bool },
     Remember { number: u64, digest: [u8; 32] },
     Flush { number: u64 },
 }
@@ -190,19 +195,28 @@ fn slots_of(len: usize) -> u64 {
     (REPO_HEADER.saturating_add(len) as u64).div_ceil(SLOT)
 }
 
-fn mac(key: &[u8; 32], slot: u64, packet: &[u8]) -> [u8; 32] {
+fn mac(key: &[u8; 32], slot: u64, number: u64, packet: &[u8]) -> [u8; 32] {
     let mut hasher = xylem_hash::Hasher::new_keyed(key);
     hasher.update(&slot.to_le_bytes());
+    hasher.update(&number.to_le_bytes());
     hasher.update(packet);
     *hasher.finalize().as_bytes()
 }
 
-/// The packet of a record at this slot, if it is undamaged.
-fn opened<'a>(key: &[u8; 32], slot: u64, record: &'a [u8]) -> Option<&'a [u8]> {
+/// The number and the packet of a record at this slot, if it is undamaged.
+fn opened<'a>(key: &[u8; 32], slot: u64, record: &'a [u8]) -> Option<(u64, &'a [u8])> {
     let (header, packet) = record.split_first_chunk::<REPO_HEADER>()?;
-    let (len, hash) = header.split_first_chunk::<4>()?;
+    let (len, rest) = header.split_first_chunk::<4>()?;
+    let (number, hash) = rest.split_first_chunk::<8>()?;
+    let number = u64::from_le_bytes(*number);
     let is_whole = u32::from_le_bytes(*len) as usize == packet.len();
-    (is_whole && mac(key, slot, packet) == *hash).then_some(packet)
+    (is_whole && mac(key, slot, number, packet) == *hash).then_some((number, packet))
+}
+
+/// The packet of the record of this run, if it is undamaged.
+fn packet_in<'a>(key: &[u8; 32], run: SlotRun, record: &'a [u8]) -> Option<&'a [u8]> {
+    let (number, packet) = opened(key, run.slot, record)?;
+    (number == run.number).then_some(packet)
 }
 
 impl RepoStore {
@@ -287,10 +301,12 @@ impl RepoStore {
         }
         let wanted = slots_of(packet.len());
         let slot = state.free.take(wanted).ok_or(RepoStoreError::Full)?;
-        let run = SlotRun { slot, len: packet.len() as u32 };
+        state.number = state.number.saturating_add(1);
+        let run = SlotRun { slot, len: packet.len() as u32, number: state.number };
         let mut record = Vec::with_capacity(record_len);
         record.extend_from_slice(&run.len.to_le_bytes());
-        record.extend_from_slice(&mac(&shared.key, slot, packet));
+        record.extend_from_slice(&run.number.to_le_bytes());
+        record.extend_from_slice(&mac(&shared.key, slot, run.number, packet));
         record.extend_from_slice(packet);
         let record: Arc<[u8]> = record.into();
         state.unwritten.insert(slot, record.clone());
@@ -298,7 +314,7 @@ impl RepoStore {
         state.index.insert(name.value().to_vec(), run);
         state.queue(DiskChange::Write { name: name.value().to_vec(), run, record });
         if let Some(before) = before {
-            state.clear(before);
+            state.clear(before, false);
         }
         drop(state);
         shared.writer_work.notify_one();
@@ -316,7 +332,7 @@ impl RepoStore {
         shared.start_writer(&mut state)?;
         state.has_room(REPO_HEADER)?;
         state.index.remove(name.value());
-        state.clear(run);
+        state.clear(run, false);
         drop(state);
         shared.writer_work.notify_one();
         Ok(true)
@@ -350,20 +366,26 @@ impl RepoStore {
     /// Asks that all changes so far be made durable. Returns the flush's number for [`RepoStore::flushed`].
     pub fn flush(&self) -> u64 {
         let mut state = self.state();
-        state.has_failed |= self.handle.shared.start_writer(&mut state).is_err();
         state.flush = state.flush.saturating_add(1);
         let number = state.flush;
+        if self.handle.shared.start_writer(&mut state).is_err() {
+            state.last_failed = number;
+        }
         state.queue(DiskChange::Flush { number });
         drop(state);
         self.handle.shared.writer_work.notify_one();
         number
     }
 
-    /// Whether the changes before this flush are on the disk; `None` if that is not known yet. After a failure of the
-    /// disk no flush succeeds any more in this run.
-    pub fn flushed(&self, number: u64) -> Option<bool> {
+    /// The number of the latest flush that was asked for.
+    pub fn latest_flush(&self) -> u64 {
+        self.state().flush
+    }
+
+    /// Whether the changes between the flush `since` and this one are on the disk; `None` if that is not known yet.
+    pub fn flushed(&self, since: u64, number: u64) -> Option<bool> {
         let state = self.state();
-        if state.has_failed {
+        if state.last_failed > since {
             return Some(false);
         }
         (state.flushed >= number).then_some(true)
@@ -423,38 +445,62 @@ impl RepoState {
     fn read_packets(&mut self, file: &FileRef, key: &[u8; 32], size: u64) -> io::Result<()> {
         let mut window = FileWindow { file, at: 0, bytes: Vec::new() };
         let (mut slot, mut free_from) = (1, 1);
-        while slot < size.div_ceil(SLOT) && self.index.len() < MOST_PACKETS {
+        let mut outdated = Vec::new();
+        while slot < size.div_ceil(SLOT) {
             let at = slot.saturating_mul(SLOT);
             let header = window.get(at, 4)?;
             let len = header.first_chunk::<4>().map_or(0, |len| u32::from_le_bytes(*len));
             let found = match len as usize {
                 len @ 1..=MAX_PACKET => {
                     let record = window.get(at, REPO_HEADER + len)?;
-                    let data = opened(key, slot, record).and_then(|p| Data::decode(p).ok());
-                    data.map(|data| data.name().value().to_vec())
+                    opened(key, slot, record).and_then(|(number, packet)| {
+                        Some((number, Data::decode(packet).ok()?.name().value().to_vec()))
+                    })
                 }
                 _ => None,
             };
-            // Of two packets of one name the second was not cleared before a crash.
-            let Some(name) = found.filter(|name| !self.index.contains_key(name)) else {
+            let Some((number, name)) = found else {
                 slot = slot.saturating_add(1);
                 continue;
             };
-            if free_from < slot {
-                self.free.release(free_from, slot.saturating_sub(free_from));
-            }
-            self.index.insert(name, SlotRun { slot, len });
+            self.number = self.number.max(number);
+            let run = SlotRun { slot, len, number };
             let taken = slots_of(len as usize);
-            self.used_slots = self.used_slots.saturating_add(taken);
             slot = slot.saturating_add(taken);
+            let before = self.index.get(&name).copied();
+            // Of two packets of one name a crash has left the one that was replaced.
+            if before.is_some_and(|before| before.number > number) {
+                outdated.push(run.slot);
+                continue;
+            }
+            if free_from < run.slot {
+                self.free.release(free_from, run.slot.saturating_sub(free_from));
+            }
             free_from = slot;
+            if let Some(before) = before {
+                let freed = slots_of(before.len as usize);
+                outdated.push(before.slot);
+                self.free.release(before.slot, freed);
+                self.used_slots = self.used_slots.saturating_sub(freed);
+            } else if self.index.len() >= MOST_PACKETS {
+                // What has no place in the index stays as it is.
+                continue;
+            }
+            self.index.insert(name, run);
+            self.used_slots = self.used_slots.saturating_add(taken);
         }
-        // If the index is full, what comes after it stays as it is.
-        let end = if self.index.len() < MOST_PACKETS { self.slots } else { free_from };
-        if free_from < end {
-            self.free.release(free_from, end.saturating_sub(free_from));
+        if free_from < self.slots {
+            self.free.release(free_from, self.slots.saturating_sub(free_from));
         }
         self.keep_within_quota();
+        // They must not come back once the newer packet has been removed.
+        for slot in &outdated {
+            let at = slot.saturating_mul(SLOT);
+            file.write_all(&[0; REPO_HEADER], at).map_err(io::Error::other)?;
+        }
+        if !outdated.is_empty() {
+            file.sync().map_err(io::Error::other)?;
+        }
         Ok(())
     }
 
@@ -508,7 +554,7 @@ impl RepoState {
     }
 
     /// Frees the slots of a packet. They may be used again at once, because changes are written in order.
-    fn clear(&mut self, run: SlotRun) {
+    fn clear(&mut self, run: SlotRun, is_lost: bool) {
         let taken = slots_of(run.len as usize);
         self.used_slots = self.used_slots.saturating_sub(taken);
         self.unwritten.remove(&run.slot);
@@ -517,7 +563,7 @@ impl RepoState {
         if len > 0 {
             self.free.release(run.slot, len);
         }
-        self.queue(DiskChange::Clear { slot: run.slot });
+        self.queue(DiskChange::Clear { slot: run.slot, is_lost });
     }
 
     /// Returns the packet of this name or, with `can_be_prefix`, one with a name that begins with it.
@@ -534,7 +580,7 @@ impl RepoState {
     fn lose(&mut self, name: &[u8], run: SlotRun) {
         if self.index.get(name) == Some(&run) {
             self.index.remove(name);
-            self.clear(run);
+            self.clear(run, true);
         }
     }
 }
@@ -580,7 +626,10 @@ impl RepoShared {
             let written = self.write(&change);
             state = self.state();
             state.change_bytes = state.change_bytes.saturating_sub(change.len());
-            state.has_failed |= !written;
+            if !written && !matches!(change, DiskChange::Clear { is_lost: true, .. }) {
+                // The flush that follows it.
+                state.last_failed = state.flushed.saturating_add(1);
+            }
             match change {
                 DiskChange::Write { name, run, record } => {
                     let is_same = |queued: &Arc<[u8]>| Arc::ptr_eq(queued, &record);
@@ -608,7 +657,7 @@ impl RepoShared {
             DiskChange::Write { run, record, .. } => {
                 self.packets.write_all(record, run.slot.saturating_mul(SLOT))
             }
-            DiskChange::Clear { slot } => {
+            DiskChange::Clear { slot, .. } => {
                 self.packets.write_all(&[0; REPO_HEADER], slot.saturating_mul(SLOT))
             }
             DiskChange::Remember { number, digest } => {
@@ -661,7 +710,7 @@ impl RepoShared {
             let mut record = vec![0; REPO_HEADER + run.len as usize];
             let read = self.packets.read_full(&mut record, run.slot.saturating_mul(SLOT));
             let is_whole = read.is_ok_and(|len| len == record.len());
-            let packet = is_whole.then(|| opened(&self.key, run.slot, &record)).flatten();
+            let packet = is_whole.then(|| packet_in(&self.key, run, &record)).flatten();
             let packet = packet.map(<[u8]>::to_vec);
             state = self.state();
             if !state.reads.contains_key(&number) {
@@ -713,7 +762,7 @@ impl SecondLevelCache for RepoStore {
             let at = run.slot.saturating_mul(SLOT);
             let read = shared.packets.read_full_no_wait(&mut record, at);
             let is_whole = read.is_ok_and(|len| len == record.len());
-            if is_whole && let Some(found) = opened(&shared.key, run.slot, &record) {
+            if is_whole && let Some(found) = packet_in(&shared.key, run, &record) {
                 packet.extend_from_slice(found);
                 return SecondLevelAnswer::Found;
             }
@@ -726,7 +775,8 @@ impl SecondLevelCache for RepoStore {
     }
 
     fn next_read(&mut self, packet: &mut Vec<u8>) -> Option<u64> {
-        let mut state = self.handle.shared.state();
+        let shared = &self.handle.shared;
+        let mut state = shared.state();
         while let Some((number, found)) = state.ended_reads.pop_front() {
             let Some(read) = state.reads.remove(&number) else { continue };
             match found {
@@ -735,10 +785,12 @@ impl SecondLevelCache for RepoStore {
                 }
                 // It was removed meanwhile.
                 Some(_) => {}
-                // The disk has lost it. The slots stay as they are until the next start, which finds them free.
+                // The disk has lost it. If too much waits to be written, the next read of it sees to that.
                 None => {
-                    if state.index.get(&read.name) == Some(&read.run) {
-                        state.index.remove(&read.name);
+                    let can_write = shared.start_writer(&mut state);
+                    if can_write.and_then(|()| state.has_room(REPO_HEADER)).is_ok() {
+                        state.lose(&read.name, read.run);
+                        shared.writer_work.notify_one();
                     }
                 }
             }

@@ -58,7 +58,10 @@ impl RepoHost for Memory {
         self.flushes += 1;
         self.flushes
     }
-    fn flushed(&self, _: u64) -> Option<bool> {
+    fn latest_flush(&self) -> u64 {
+        self.flushes
+    }
+    fn flushed(&self, _: u64, _: u64) -> Option<bool> {
         self.is_durable.then_some(true)
     }
     fn forget_cached(&mut self, name: NameRef<'_>) {

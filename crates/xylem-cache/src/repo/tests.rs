@@ -36,10 +36,11 @@ fn open_in(directory: &Path, capacity: u64) -> RepoStore {
 }
 
 fn settle(repo: &RepoStore) -> bool {
+    let since = repo.latest_flush();
     let flush = repo.flush();
     let deadline = Instant::now() + PATIENCE;
     loop {
-        if let Some(done) = repo.flushed(flush) {
+        if let Some(done) = repo.flushed(since, flush) {
             return done;
         }
         assert!(Instant::now() < deadline, "no flush ever ends");
@@ -165,6 +166,9 @@ fn a_damaged_record_is_free_space_and_its_content_is_no_record() {
     fs::write(&path, &file).unwrap();
     assert_eq!(found(&mut repo, &second, false), None);
     assert!(!repo.contains(second.as_ref()));
+    assert_eq!(repo.usage(), RepoUsage { packets: 0, bytes: 0, capacity: 1 << 20 });
+    assert!(settle(&repo));
+    assert!(fs::read(&path).unwrap()[at..].starts_with(&[0; REPO_HEADER]), "it is cleared");
 }
 
 #[test]
@@ -188,7 +192,60 @@ fn a_disk_that_fails_is_reported_by_the_flush() {
     repo.store(lost.as_ref(), &its_packet).unwrap();
     assert!(!settle(&repo));
     assert_eq!(found(&mut repo, &lost, false), None);
-    assert_eq!(found(&mut repo, &name, false), Some(packet));
+    assert_eq!(found(&mut repo, &name, false), Some(packet.clone()));
+    let before_failure = 1;
+    assert_eq!(repo.flushed(before_failure, 2), Some(false));
+    // Once the disk works again, so do changes, but what failed does not count as done afterwards.
+    medium.heal();
+    repo.store(lost.as_ref(), &its_packet).unwrap();
+    assert!(settle(&repo));
+    assert_eq!(found(&mut repo, &lost, false), Some(its_packet));
+    assert_eq!(repo.flushed(before_failure, repo.latest_flush()), Some(false));
+}
+
+/// The file as a crash leaves it that comes before the old record is cleared.
+fn with_record_of(before: &Path, after: &Path, slot: usize) {
+    let file = fs::read(before.join("packets.repo")).unwrap();
+    let mut later = fs::read(after.join("packets.repo")).unwrap();
+    later[slot * 512..][..REPO_HEADER].copy_from_slice(&file[slot * 512..][..REPO_HEADER]);
+    fs::write(after.join("packets.repo"), later).unwrap();
+}
+
+#[test]
+fn a_replaced_packet_stays_away_after_a_crash() {
+    // The new record is behind the old one, or before it.
+    for has_room_before in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let copy = tempfile::tempdir().unwrap();
+        let repo = open_in(dir.path(), 64 << 10);
+        let (first, its_packet) = packet_of(0, &[1; 900]);
+        repo.store(first.as_ref(), &its_packet).unwrap();
+        let (name, old) = packet_of(1, &[2; 900]);
+        repo.store(name.as_ref(), &old).unwrap();
+        if has_room_before {
+            repo.remove(first.as_ref()).unwrap();
+        }
+        let slot = repo.handle.shared.state().index[name.as_ref().value()].slot as usize;
+        assert!(settle(&repo));
+        fs::copy(dir.path().join("packets.repo"), copy.path().join("packets.repo")).unwrap();
+        let (_, new) = packet_of(1, &[3; 900]);
+        repo.store(name.as_ref(), &new).unwrap();
+        let new_slot = repo.handle.shared.state().index[name.as_ref().value()].slot as usize;
+        assert_eq!(new_slot < slot, has_room_before);
+        assert!(settle(&repo));
+        let before = repo.usage();
+        drop(repo);
+        drop(open_in(dir.path(), 64 << 10));
+        with_record_of(copy.path(), dir.path(), slot);
+        let mut repo = open_in(dir.path(), 64 << 10);
+        assert_eq!(repo.usage(), before);
+        assert_eq!(found(&mut repo, &name, false), Some(new));
+        assert_eq!(repo.remove(name.as_ref()), Ok(true));
+        assert!(settle(&repo));
+        drop(repo);
+        let mut repo = open_in(dir.path(), 64 << 10);
+        assert_eq!(found(&mut repo, &name, false), None, "nothing comes back");
+    }
 }
 
 #[test]
@@ -200,10 +257,13 @@ fn what_was_flushed_outlives_a_loss_of_power() {
         let packets: Vec<_> = (0..30).map(|n| packet_of(n, &vec![n as u8; 900])).collect();
         packets[..20].iter().for_each(|(name, p)| repo.store(name.as_ref(), p).unwrap());
         packets[..10].iter().for_each(|(name, _)| assert!(repo.remove(name.as_ref()).unwrap()));
+        let replacing: Vec<_> = (0..30).map(|n| packet_of(n, &[200; 900])).collect();
+        replacing[15..18].iter().for_each(|(name, p)| repo.store(name.as_ref(), p).unwrap());
         repo.remember([1; 32]).unwrap();
         assert!(settle(&repo));
         packets[20..].iter().for_each(|(name, p)| repo.store(name.as_ref(), p).unwrap());
         repo.remove(packets[10].0.as_ref()).unwrap();
+        replacing[18..20].iter().for_each(|(name, p)| repo.store(name.as_ref(), p).unwrap());
         // The thread that writes is at any place.
         let after = medium.power_loss(seed);
         let mut repo = RepoStore::open(&after, directory, 64 << 10, [7; 32]).unwrap();
@@ -212,10 +272,22 @@ fn what_was_flushed_outlives_a_loss_of_power() {
             match (n, found(&mut repo, name, false)) {
                 (10, _) => {}
                 (..10, there) => assert_eq!(there, None, "removed: {n}"),
+                (15..18, there) => {
+                    assert_eq!(there.as_ref(), Some(&replacing[n].1), "replaced: {n}");
+                }
+                // The replacement is there, or what it replaces, or that was cleared alone.
+                (18..20, there) => {
+                    assert!(there.is_none_or(|it| it == *packet || it == replacing[n].1), "{n}");
+                }
                 (11..20, there) => assert_eq!(there.as_ref(), Some(packet), "flushed: {n}"),
                 (_, there) => assert!(there.is_none_or(|there| there == *packet), "{n}"),
             }
+            repo.remove(name.as_ref()).unwrap();
         }
+        assert!(settle(&repo));
+        drop(repo);
+        let repo = RepoStore::open(&after.image(), directory, 64 << 10, [7; 32]).unwrap();
+        assert_eq!(repo.usage().packets, 0, "nothing comes back");
     }
 }
 

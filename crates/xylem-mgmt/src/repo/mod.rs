@@ -112,8 +112,10 @@ pub trait RepoHost {
     fn remember(&mut self, digest: [u8; 32]) -> Result<(), RepoHostError>;
     /// Asks that the changes so far be made durable; returns a number for [`Self::flushed`].
     fn flush(&mut self) -> u64;
-    /// Whether they are; `None` if that is not known yet.
-    fn flushed(&self, flush: u64) -> Option<bool>;
+    /// The number of the latest flush.
+    fn latest_flush(&self) -> u64;
+    /// Whether the changes between the flush `since` and this one are; `None` if that is not known yet.
+    fn flushed(&self, since: u64, flush: u64) -> Option<bool>;
     /// Drops the forwarder's cached packet of this name: it was removed, or is not what it should be.
     fn forget_cached(&mut self, name: NameRef<'_>);
     /// The time of day, milliseconds since 1970.
@@ -201,6 +203,8 @@ struct RepoProcess {
     /// Inserted or removed packets.
     count: u64,
     failed: Option<String>,
+    /// The latest flush before its first change.
+    since: u64,
     state: ProcessState,
 }
 
@@ -490,6 +494,7 @@ impl RepoProtocol {
             let ended = self.processes.iter().position(|process| !is_active(&process));
             ended.map(|i| self.processes.remove(i)).ok_or_else(busy)?;
         }
+        let since = host.latest_flush();
         host.remember(digest).map_err(|_| busy())?;
         self.refused.retain(|(refused, ..)| *refused != id);
         self.processes.push(RepoProcess {
@@ -503,6 +508,7 @@ impl RepoProtocol {
             pending: Vec::new(),
             count: 0,
             failed: None,
+            since,
             state: ProcessState::Queued,
         });
         Ok(())
@@ -648,7 +654,7 @@ impl RepoProtocol {
                 }
             }
             if let ProcessState::Flushing(flush, _) = process.state {
-                match host.flushed(flush) {
+                match host.flushed(process.since, flush) {
                     None => {
                         let again = now.saturating_add(DISK_PAUSE);
                         process.state = ProcessState::Flushing(flush, again);

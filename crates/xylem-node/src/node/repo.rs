@@ -209,8 +209,12 @@ impl RepoHost for StoreAndEngine<'_> {
         self.store.flush()
     }
 
-    fn flushed(&self, flush: u64) -> Option<bool> {
-        self.store.flushed(flush)
+    fn latest_flush(&self) -> u64 {
+        self.store.latest_flush()
+    }
+
+    fn flushed(&self, since: u64, flush: u64) -> Option<bool> {
+        self.store.flushed(since, flush)
     }
 
     fn forget_cached(&mut self, name: NameRef<'_>) {
