@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use xylem_forward::FaceId;
 use xylem_mgmt::{
@@ -9,7 +10,9 @@ use xylem_mgmt::{
     RepoReport, RepoResponse, RepoSettings,
 };
 use xylem_packet::{Component, Data, DataBuilder, Interest, InterestBuilder, Name, NameRef};
-use xylem_trust::{Certificate, Signer, TrustStore, ValidityPeriod, self_signed};
+use xylem_trust::{
+    Certificate, RuleRefusal, Signer, TrustRules, TrustStore, ValidityPeriod, self_signed,
+};
 
 const ALWAYS: ValidityPeriod =
     ValidityPeriod { not_before_ms: 0, not_after_ms: 10_000_000_000_000 };
@@ -270,6 +273,35 @@ fn an_insertion_of_unknown_length_ends_at_the_last_segment() {
 }
 
 #[test]
+fn a_gap_is_no_end_of_an_insertion_of_unknown_length() {
+    let alice = key("/alice", 1);
+    let mut unknown = parameters("/alice/file", None, 1);
+    unknown.start_block = Some(0);
+    let process = ProcessId::new(&[1; 4]).unwrap();
+    // Segments that are answered; whether segment 5 is forged.
+    for (answered, is_forged, expected) in [
+        (vec![0, 1, 2, 3, 4, 6], false, (400, Some(6))),
+        (vec![0, 1, 2, 3, 4], true, (400, Some(5))),
+        (vec![0, 1, 2, 3, 4], false, (200, Some(5))),
+    ] {
+        let mut bench = Bench::new();
+        bench.command("insert", &unknown, &alice);
+        let segment = |n| name("/alice/file").child(Component::segment(n));
+        for n in answered {
+            bench.data(&data(&segment(n), b"content", &alice, None));
+        }
+        for i in 0..4 {
+            // One refusal is enough: something is there.
+            if is_forged && i == 1 {
+                bench.data(&data(&segment(5), b"forged", &key("/alice", 4), None));
+            }
+            bench.later(1_000);
+        }
+        assert_eq!(bench.check("insert", &process), expected, "forged: {is_forged}");
+    }
+}
+
+#[test]
 fn without_an_answer_an_insertion_fails_after_three_tries() {
     let mut bench = Bench::new();
     let alice = key("/alice", 1);
@@ -302,7 +334,12 @@ fn commands_of_other_keys_and_for_other_names_are_refused() {
             let (_, out) = bench.command(verb, &parameters(of, Some((0, 3)), process), signer);
             assert!(requested(&out).is_empty(), "{of}");
             let code = bench.check(verb, &ProcessId::new(&[process; 4]).unwrap()).0;
-            assert!([400, 403].contains(&code), "{of}: {code}");
+            // Anyone could fill the list of refusals.
+            let is_forged = i < 2;
+            assert!(
+                if is_forged { code == 404 } else { [400, 403].contains(&code) },
+                "{of}: {code}"
+            );
         }
     }
     assert!(bench.host.commands.is_empty());
@@ -396,4 +433,110 @@ fn notices_of_strangers_cost_a_bounded_number_of_requests() {
         assert!(bench.later(1_000).len() <= 64);
     }
     assert_eq!(bench.repo.poll_timeout(), None, "all are given up");
+}
+
+#[test]
+fn notices_and_checks_of_a_face_are_limited_per_second() {
+    let mut bench = Bench::new();
+    let alice = key("/alice", 1);
+    let mut unknown = Vec::new();
+    RepoParameters::default().write_value(&mut unknown);
+    let check = name("/repo/insert%20check").child(Component::generic(&unknown));
+    let mut wire = Vec::new();
+    InterestBuilder::new(check.as_ref()).encode(&mut wire).unwrap();
+    let answers =
+        |bench: &mut Bench, count| (0..count).map(|_| bench.interest(&wire).len()).sum::<usize>();
+    assert_eq!(answers(&mut bench, 300), 100);
+    bench.later(1_000);
+    assert_eq!(answers(&mut bench, 300), 50);
+    bench.from = FaceId(2);
+    assert_eq!(answers(&mut bench, 10), 10, "another face has its own");
+
+    // Each notice leads to a command, so that none waits for room.
+    let commands = |bench: &mut Bench, count: u8| {
+        let mut requests = 0;
+        for _ in 0..count {
+            let Some(command) = bench.notice("insert").1 else { continue };
+            requests += 1;
+            bench.data(&data(&command, b"", &alice, None));
+        }
+        requests
+    };
+    assert_eq!(commands(&mut bench, 100), 64);
+    bench.later(1_000);
+    assert_eq!(commands(&mut bench, 100), 10);
+}
+
+#[test]
+fn a_forged_command_does_not_keep_the_genuine_one_away() {
+    let mut bench = Bench::new();
+    let (alice, mallory) = (key("/alice", 1), key("/alice", 3));
+    let (_, command) = bench.notice("insert");
+    let command = command.unwrap();
+    let mut content = Vec::new();
+    parameters("/alice/one", None, 1).write_value(&mut content);
+    assert!(bench.data(&data(&command, &content, &mallory, None)).is_empty(), "no answer yet");
+    assert_eq!(requested(&bench.later(0)), std::slice::from_ref(&command), "at once");
+    let out = bench.data(&data(&command, &content, &alice, None));
+    assert_eq!(requested(&out), [name("/alice/one")]);
+    // Forgeries alone are given up after three tries.
+    let (_, command) = bench.notice("insert");
+    let command = command.unwrap();
+    for _ in 0..3 {
+        bench.data(&data(&command, &content, &mallory, None));
+        bench.later(0);
+    }
+    assert!(bench.data(&data(&command, &content, &alice, None)).is_empty());
+}
+
+#[test]
+fn a_command_for_which_there_is_no_room_is_not_answered() {
+    let mut bench = Bench::new();
+    let alice = key("/alice", 1);
+    for process in 0..80 {
+        let of = parameters(&format!("/alice/{process}"), None, process);
+        bench.from = FaceId(u64::from(process));
+        assert!(!bench.command("insert", &of, &alice).1.is_empty());
+    }
+    let (command, out) = bench.command("insert", &parameters("/alice/x", None, 200), &alice);
+    assert!(out.is_empty());
+    // It is requested again, and obeyed once there is room.
+    for _ in 0..2 {
+        let again = requested(&bench.later(1_000));
+        assert!(again.iter().any(|it| it.as_ref() == Data::decode(&command).unwrap().name()));
+    }
+    bench.data(&data(&name("/alice/0"), b"", &alice, None));
+    let out = bench.data(&command);
+    assert_eq!(out.iter().filter(|it| Data::decode(it).is_ok()).count(), 1, "the answer");
+    let process = ProcessId::new(&[200; 4]).unwrap();
+    assert_eq!(bench.check("insert", &process).0, 300);
+}
+
+/// Rules that allow packets of three components alone.
+#[derive(Debug)]
+struct SegmentRules;
+
+impl TrustRules for SegmentRules {
+    fn allows(&self, packet: NameRef<'_>, _: NameRef<'_>) -> Result<(), RuleRefusal> {
+        let is_allowed = packet.len() == 3;
+        is_allowed.then_some(()).ok_or_else(|| RuleRefusal("may not be signed by it".into()))
+    }
+}
+
+#[test]
+fn a_removal_spares_the_packet_that_its_key_may_not_sign() {
+    let mut trust = TrustStore::new();
+    let alice = key("/alice", 1);
+    let wire = self_signed(&alice, 1, ALWAYS).unwrap();
+    let certificate = Certificate::decode(&wire).unwrap();
+    trust.add_anchor_under(&certificate, Arc::new(SegmentRules)).unwrap();
+    let signer = Signer::digest_sha256();
+    let settings = RepoSettings { prefix: name("/repo"), trust, signer, seed: 5 };
+    let mut bench = Bench { repo: RepoProtocol::new(settings), ..Bench::new() };
+    for uri in ["/alice/file", "/alice/file/seg=0", "/alice/file/seg=1"] {
+        bench.host.store(name(uri).as_ref(), b"packet").unwrap();
+    }
+    bench.command("delete", &parameters("/alice/file", None, 1), &alice);
+    assert_eq!(bench.check("delete", &ProcessId::new(&[1; 4]).unwrap()), (200, Some(2)));
+    assert!(bench.host.contains(name("/alice/file").as_ref()));
 }

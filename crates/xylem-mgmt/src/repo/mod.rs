@@ -7,16 +7,17 @@
 //! REPO/insert check|delete check/<process>      a check: how far is it
 //! ```
 //!
-//! A command is obeyed if a trusted key signed it that may sign the packets that it names, and once. A packet is stored if
-//! a trusted key signed it that may sign its name. Notices and checks prove nothing, and cost no more than an Interest.
-//! Everything that waits is bounded. Packets come in through [`RepoProtocol::handle_interest`] and
+//! A command is obeyed if a trusted key signed it that may sign the packets that it names, and once among those that the
+//! host remembers. A packet is stored if a trusted key signed it that may sign its name. Notices and checks prove nothing:
+//! a notice causes three Interests under a name of its sender's choice, a check a signature, and each face causes so many
+//! per second. Everything that waits is bounded. Packets come in through [`RepoProtocol::handle_interest`] and
 //! [`RepoProtocol::handle_reply`]; a [`RepoHost`] stores them.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 mod codec;
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use xylem_forward::FaceId;
 use xylem_packet::tlv::types::SEGMENT_COMPONENT;
@@ -32,6 +33,13 @@ const MOST_MESSAGES: usize = 64;
 const MOST_OF_FACE: usize = 16;
 /// Most notices that wait for one command, which a client has repeated.
 const MOST_NOTICES: usize = 4;
+/// Notices and checks of one face: so many at once, and then one more in each of these times.
+const NOTICES_AT_ONCE: u32 = 64;
+const NOTICE_EVERY: Duration = Duration::from_millis(100);
+const CHECKS_AT_ONCE: u32 = 100;
+const CHECK_EVERY: Duration = Duration::from_millis(20);
+/// Most faces whose notices and checks are counted; those of others are dropped.
+const MOST_COUNTED_FACES: usize = 4_096;
 /// Most insertions and removals under way, and most that wait for those.
 const MOST_RUNNING: usize = 16;
 const MOST_QUEUED: usize = 64;
@@ -186,6 +194,8 @@ struct PendingPacket {
     segment: u64,
     tries: u32,
     due: Duration,
+    /// The reason why an answer was refused.
+    refused: Option<String>,
 }
 
 #[derive(Debug)]
@@ -196,9 +206,15 @@ struct RepoProcess {
     hint: Option<Name>,
     /// The command is for segments, beginning with `next`; otherwise for the packet `name`.
     has_segments: bool,
+    /// A removal is for the packet `name`, too.
+    with_packet: bool,
     next: u64,
     /// The last segment, if known.
     last: Option<u64>,
+    /// The number of segments was not stated: `last` is a guess, if any.
+    is_open: bool,
+    /// The last of the stored segments.
+    latest: Option<u64>,
     pending: Vec<PendingPacket>,
     /// Inserted or removed packets.
     count: u64,
@@ -219,7 +235,39 @@ enum ProcessState {
     Ended(Duration),
 }
 
-/// A refusal of a command: with a code it is answered, otherwise the client has to repeat it.
+/// What each face may cause: so much at once, and then one more per `every`.
+#[derive(Debug)]
+struct FaceAllowance {
+    every: Duration,
+    at_once: u32,
+    /// When all that a face has caused is paid for.
+    paid: BTreeMap<FaceId, Duration>,
+}
+
+impl FaceAllowance {
+    fn new(every: Duration, at_once: u32) -> Self {
+        FaceAllowance { every, at_once, paid: BTreeMap::new() }
+    }
+
+    /// Counts one more of this face; false if it has had enough.
+    fn take(&mut self, now: Duration, from: FaceId) -> bool {
+        if self.paid.len() >= MOST_COUNTED_FACES && !self.paid.contains_key(&from) {
+            self.paid.retain(|_, paid| *paid > now);
+            if self.paid.len() >= MOST_COUNTED_FACES {
+                return false;
+            }
+        }
+        let paid = self.paid.get(&from).copied().unwrap_or_default().max(now);
+        let before_last = self.every.saturating_mul(self.at_once.saturating_sub(1));
+        if paid > now.saturating_add(before_last) {
+            return false;
+        }
+        self.paid.insert(from, paid.saturating_add(self.every));
+        true
+    }
+}
+
+/// A refusal of a command: with a code it is answered, otherwise the command is requested again.
 struct RepoDenial {
     code: Option<u64>,
     why: String,
@@ -245,7 +293,10 @@ pub struct RepoProtocol {
     nonce: u64,
     messages: Vec<PendingMessage>,
     processes: Vec<RepoProcess>,
+    /// Refusals of commands of trusted keys: others could crowd these out.
     refused: VecDeque<(ProcessId, RepoVerb, u64)>,
+    notices: FaceAllowance,
+    checks: FaceAllowance,
     reports: Vec<RepoReport>,
 }
 
@@ -260,6 +311,8 @@ impl RepoProtocol {
             messages: Vec::new(),
             processes: Vec::new(),
             refused: VecDeque::new(),
+            notices: FaceAllowance::new(NOTICE_EVERY, NOTICES_AT_ONCE),
+            checks: FaceAllowance::new(CHECK_EVERY, CHECKS_AT_ONCE),
             reports: Vec::new(),
         }
     }
@@ -293,7 +346,9 @@ impl RepoProtocol {
             (b"insert" | b"delete", Some(second)) if second.value() == b"notify" => {
                 self.notice(now, from, verb, interest, out);
             }
-            (b"insert check" | b"delete check", Some(second)) if rest.len() == 2 => {
+            (b"insert check" | b"delete check", Some(second))
+                if rest.len() == 2 && self.checks.take(now, from) =>
+            {
                 self.check(verb, interest.name(), second.value(), out);
             }
             _ => {}
@@ -312,9 +367,9 @@ impl RepoProtocol {
     ) -> bool {
         let is_ours = match Packet::decode(packet) {
             Ok(Packet::Data(data)) => {
-                self.message(&data, host, out) || self.segment(now, &data, host)
+                self.message(now, &data, host, out) || self.segment(now, &data, host)
             }
-            Ok(Packet::Interest(interest)) => self.returned(now, interest.name()),
+            Ok(Packet::Interest(interest)) => self.has_requested(interest.name()),
             _ => false,
         };
         if is_ours {
@@ -355,7 +410,7 @@ impl RepoProtocol {
             }
             return;
         }
-        if !self.make_room(from) {
+        if !self.notices.take(now, from) || !self.make_room(from) {
             return;
         }
         let hint = hint_of(forwarding_hint);
@@ -399,30 +454,42 @@ impl RepoProtocol {
         Some(wire)
     }
 
-    /// Handles Data if it is a requested command.
+    /// Handles Data if it is a requested command. It is requested until a trusted key has signed one.
     fn message(
         &mut self,
+        now: Duration,
         data: &Data<'_>,
         host: &mut impl RepoHost,
         out: &mut Vec<Vec<u8>>,
     ) -> bool {
         let is_it = |message: &PendingMessage| message.name.as_ref() == data.name();
         let Some(i) = self.messages.iter().position(is_it) else { return false };
-        let message = self.messages.remove(i);
+        let Some(verb) = self.messages.get(i).map(|message| message.verb) else { return false };
         let parameters = RepoParameters::from_value(data.content()).unwrap_or_default();
-        let done = self.obey(message.verb, &parameters, data, host);
+        let (info, portion) = (data.signature_info(), data.signed_portion());
+        let signed = self.trust.parts(&info, &[portion], data.signature_value(), host.now_ms());
+        let done = match &signed {
+            Ok(()) => self.obey(verb, &parameters, data, host),
+            Err(why) => Err(denied(403, why.to_string())),
+        };
         if let Err(RepoDenial { code, why }) = done {
             // The host may take the same packet again, or another one that comes in its place.
             host.forget_cached(data.name());
-            self.report(RepoReport::Refused { command: message.name.clone(), why });
+            self.report(RepoReport::Refused { command: data.name().to_name(), why });
+            if signed.is_err() {
+                // The right one may come from elsewhere.
+                self.messages.iter_mut().skip(i).take(1).for_each(|message| message.due = now);
+                return true;
+            }
             let Some(code) = code else { return true };
             if let Some(process) = parameters.process {
                 if self.refused.len() >= MOST_REFUSED {
                     self.refused.pop_front();
                 }
-                self.refused.push_back((process, message.verb, code));
+                self.refused.push_back((process, verb, code));
             }
         }
+        let message = self.messages.remove(i);
         for notice in &message.notices {
             self.answer(notice.as_ref(), &[], out);
         }
@@ -468,6 +535,10 @@ impl RepoProtocol {
         };
         let trusted = self.trust.data_about(data, about.as_ref(), host.now_ms());
         trusted.map_err(|why| denied(403, why.to_string()))?;
+        // The rules for a name say nothing about those above it.
+        let with_packet = verb == RepoVerb::Delete
+            && is_whole
+            && self.trust.data_about(data, name.as_ref(), host.now_ms()).is_ok();
         // The signature itself may have other forms that are as valid.
         let digest = xylem_trust::digest::sha256(&[data.signed_portion()]);
         let is_known = |process: &RepoProcess| process.id == id && process.verb == verb;
@@ -503,8 +574,11 @@ impl RepoProtocol {
             name,
             hint: hint_of(parameters.forwarding_hint.clone()),
             has_segments,
+            with_packet,
             next: first,
             last: parameters.end_block,
+            is_open: has_segments && parameters.end_block.is_none(),
+            latest: None,
             pending: Vec::new(),
             count: 0,
             failed: None,
@@ -525,15 +599,24 @@ impl RepoProtocol {
             if let Err(why) = trust.data(data, host.now_ms()) {
                 // The right one may come from elsewhere.
                 host.forget_cached(data.name());
-                process.packet_failed(now, i, &format!("{}: {why}", data.name()));
+                if let Some(packet) = process.pending.get_mut(i) {
+                    packet.refused = Some(format!("{}: {why}", data.name()));
+                }
+                process.packet_failed(now, i, "no valid answer");
                 continue;
             }
             match host.store(data.name(), data.wire()) {
                 Ok(()) => {
-                    process.pending.swap_remove(i);
+                    let packet = process.pending.swap_remove(i);
+                    process.latest = process.latest.max(Some(packet.segment));
                     process.count = process.count.saturating_add(1);
                     let end = data.meta().final_block_id;
                     if let Some(end) = end.and_then(|it| it.as_number_of(SEGMENT_COMPONENT)) {
+                        let is_short = process.last.is_some_and(|last| last < end);
+                        if process.is_open && is_short {
+                            process.fail("segments are missing");
+                        }
+                        process.is_open = false;
                         process.end_at(end);
                     }
                 }
@@ -549,14 +632,11 @@ impl RepoProtocol {
         is_ours
     }
 
-    /// Handles an Interest that came back.
-    fn returned(&mut self, now: Duration, name: NameRef<'_>) -> bool {
-        let soon = now.saturating_add(LIFETIME);
-        if let Some(message) = self.messages.iter_mut().find(|it| it.name.as_ref() == name) {
-            message.due = message.due.min(soon);
-            return true;
-        }
-        self.processes.iter().any(|it| it.pending.iter().any(|it| it.name.as_ref() == name))
+    /// Whether an Interest that came back is one of these. It is repeated when its lifetime is over.
+    fn has_requested(&self, name: NameRef<'_>) -> bool {
+        let mut pending = self.processes.iter().flat_map(|process| &process.pending);
+        self.messages.iter().any(|message| message.name.as_ref() == name)
+            || pending.any(|packet| packet.name.as_ref() == name)
     }
 
     /// Answers a check.
@@ -716,8 +796,8 @@ impl RepoProcess {
         self.pending.retain(|packet| packet.segment <= segment);
     }
 
-    /// Notes that a request was in vain; after the last try that ends the insertion, or its segments if their number was
-    /// not stated.
+    /// Notes that a request was in vain. After the last try the insertion has failed, unless the number of segments was
+    /// not stated, and neither this segment nor one behind it was ever answered: then the one before was the last.
     fn packet_failed(&mut self, now: Duration, i: usize, why: &str) {
         let Some(packet) = self.pending.get_mut(i) else { return };
         if packet.tries < TRIES {
@@ -725,9 +805,12 @@ impl RepoProcess {
             return;
         }
         let segment = packet.segment;
+        let refused = packet.refused.take();
+        let is_behind_all = self.latest.is_some_and(|latest| latest < segment);
+        let is_end = self.is_open && refused.is_none() && is_behind_all;
         match segment.checked_sub(1) {
-            Some(before) if self.last.is_none() && self.count > 0 => self.end_at(before),
-            _ => self.fail(why),
+            Some(before) if is_end => self.end_at(before),
+            _ => self.fail(refused.as_deref().unwrap_or(why)),
         }
     }
 
@@ -762,7 +845,7 @@ impl RepoProcess {
             };
             requests.push((name.clone(), self.hint.clone()));
             let due = now.saturating_add(LIFETIME);
-            self.pending.push(PendingPacket { name, segment, tries: 1, due });
+            self.pending.push(PendingPacket { name, segment, tries: 1, due, refused: None });
             self.next = after;
             if !self.has_segments {
                 self.last = Some(segment);
@@ -775,9 +858,7 @@ impl RepoProcess {
 
     /// Removes the next packets. Returns whether the removal is over.
     fn remove(&mut self, now: Duration, host: &mut impl RepoHost) -> bool {
-        // Asked for as a whole: the packet of this name alone, too.
-        let is_whole = self.last.is_none() && self.next == 0;
-        let has_packet = is_whole && host.contains(self.name.as_ref());
+        let has_packet = self.with_packet && host.contains(self.name.as_ref());
         if has_packet && self.remove_one(&self.name.clone(), host).is_err() {
             self.state = ProcessState::Running(Some(now.saturating_add(DISK_PAUSE)));
             return false;
@@ -807,9 +888,12 @@ impl RepoProcess {
     }
 }
 
-/// The forwarding hint that a record has, if any.
+/// The forwarding hint that a record has, if any that leads elsewhere.
 fn hint_of(hint: Option<NamedPrefix>) -> Option<Name> {
-    hint?.name.filter(|name| !name.is_empty() && name.encoded_len() <= MAX_NAME)
+    let is_usable = |name: &Name| {
+        !name.is_empty() && name.encoded_len() <= MAX_NAME && !is_of_this_machine(name)
+    };
+    hint?.name.filter(is_usable)
 }
 
 /// Whether a name is for this machine or its neighbours alone.
