@@ -6,8 +6,8 @@
 //! record := length of the packet, 4 octets | number of the write, 8 | keyed BLAKE3 of (slot, 8 | number, 8 | packet), 32 | packet
 //! ```
 //!
-//! Numbers are little endian. Of two records of one name, which a crash can leave, the one with the greater number counts,
-//! and opening the repository clears the other. The hash is keyed, and covers the slot, so that no bytes within a packet and no remains of a removed one count as a
+//! Numbers are little endian. A crash can leave two records of one name. The one with the greater number counts, and
+//! opening the repository clears the other. The hash is keyed, and covers the slot, so that no bytes within a packet and no remains of a removed one count as a
 //! record. Removing a packet overwrites its length and hash with zeros. Free runs are used again, the shortest that
 //! suffices first, so that the file never grows beyond its quota. `commands.repo` is a ring of the digests of commands that
 //! took effect. [`RepoStore::open`] reads all packets; a record that does not match is free space.
@@ -468,7 +468,7 @@ impl RepoState {
             let taken = slots_of(len as usize);
             slot = slot.saturating_add(taken);
             let before = self.index.get(&name).copied();
-            // Of two packets of one name a crash has left the one that was replaced.
+            // A crash came before the packet that was replaced was cleared.
             if before.is_some_and(|before| before.number > number) {
                 outdated.push(run.slot);
                 continue;
@@ -483,7 +483,7 @@ impl RepoState {
                 self.free.release(before.slot, freed);
                 self.used_slots = self.used_slots.saturating_sub(freed);
             } else if self.index.len() >= MOST_PACKETS {
-                // What has no place in the index stays as it is.
+                // Without a place in the index it stays as it is.
                 continue;
             }
             self.index.insert(name, run);
@@ -785,7 +785,7 @@ impl SecondLevelCache for RepoStore {
                 }
                 // It was removed meanwhile.
                 Some(_) => {}
-                // The disk has lost it. If too much waits to be written, the next read of it sees to that.
+                // The disk has lost it. If too much waits to be written, the next read clears it.
                 None => {
                     let can_write = shared.start_writer(&mut state);
                     if can_write.and_then(|()| state.has_room(REPO_HEADER)).is_ok() {

@@ -51,6 +51,9 @@ pub enum NodeError {
         /// The address.
         address: IpAddr,
     },
+    /// The system does not list its interfaces.
+    #[error("cannot list this machine's interfaces: {0}")]
+    Interfaces(io::Error),
     /// The tables refuse a route of the settings.
     #[error("route {prefix}: {why}")]
     Route {
@@ -141,7 +144,8 @@ impl Failure for NodeError {
             | Self::Region { .. }
             | Self::Anchor { .. }
             | Self::Clients { .. } => Blame::Usage,
-            Self::Directory { .. }
+            Self::Interfaces(_)
+            | Self::Directory { .. }
             | Self::Cache { .. }
             | Self::Repository { .. }
             | Self::SocketDirectory { .. } => Blame::Local,

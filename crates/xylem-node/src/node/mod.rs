@@ -541,7 +541,10 @@ fn management_settings(
 /// Checks that this machine has each of these IPv6 addresses. Joining a group reports a wrong IPv4 address itself, but for
 /// IPv6 an interface's link-local address is used in its place.
 fn has_interfaces(named: &[IpAddr]) -> Result<(), NodeError> {
-    let all = if_addrs::get_if_addrs().unwrap_or_default();
+    if !named.iter().any(IpAddr::is_ipv6) {
+        return Ok(());
+    }
+    let all = if_addrs::get_if_addrs().map_err(NodeError::Interfaces)?;
     let is_missing = |address: &&IpAddr| all.iter().all(|interface| interface.ip() != **address);
     match named.iter().filter(|address| address.is_ipv6()).find(is_missing) {
         Some(address) => Err(NodeError::NoInterface { address: *address }),
