@@ -237,11 +237,9 @@ fn keys_that_are_not_trusted_insert_and_remove_nothing() {
     let mut user = RepoUser::new(dir);
     user.publish("/alice/file", 3, 100);
     assert_eq!(user.command("insert", "/alice/file", 2, &key("/alice", 1)), Some((200, Some(3))));
-    for stranger in [key("/alice", 2), Signer::digest_sha256()] {
-        for verb in ["insert", "delete"] {
-            let refused = user.command(verb, "/alice/file", 2, &stranger);
-            assert_eq!(refused, Some((403, None)), "{verb}");
-        }
+    // Forged commands have no answer: the genuine one may still come.
+    for (verb, stranger) in [("insert", key("/alice", 2)), ("delete", Signer::digest_sha256())] {
+        assert_eq!(user.command(verb, "/alice/file", 2, &stranger), None, "{verb}");
     }
     assert_eq!(user.command("insert", "/bob/file", 2, &key("/alice", 1)), Some((403, None)));
     drop(user);
