@@ -805,7 +805,8 @@ impl RepoProcess {
             return;
         }
         let segment = packet.segment;
-        let refused = packet.refused.take();
+        let mut from_here = self.pending.iter().filter(|packet| packet.segment >= segment);
+        let refused = from_here.find_map(|packet| packet.refused.clone());
         let is_behind_all = self.latest.is_some_and(|latest| latest < segment);
         let is_end = self.is_open && refused.is_none() && is_behind_all;
         match segment.checked_sub(1) {
