@@ -22,6 +22,7 @@ import direct
 import elsewhere
 import management
 import objects
+import repo
 import routing
 import schemas
 import semantics
@@ -42,7 +43,7 @@ def versions(tools):
         f"xylem: this tree ({ask(tools.xylem, '--version')})",
         "NDNd 1.5.3 (Go module github.com/named-data/ndnd)",
         "NDNts 0.0.20250307 (npm, @ndn/*), Node.js " + ask(tools.node, "--version"),
-        "python-ndn " + version("python-ndn"),
+        f"python-ndn {version('python-ndn')}, ndn-python-repo {version('ndn-python-repo')}",
         "interop/link, on cryptography " + version("cryptography") + " and blake3 " + version("blake3"),
     ]
 
@@ -107,6 +108,7 @@ def main():
             schemas.cases(report, programs)
             authorities.cases(report, programs)
             routing.cases(report, programs)
+            repo.cases(report, programs, random_file)
             direct.cases(report, programs, random_file)
             elsewhere.cases(report, programs, random_file)
             content = random_file(SIZE)

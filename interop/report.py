@@ -120,6 +120,8 @@ SECTIONS = {
     "each; each has to be notified of all of them, and to fetch them.\n",
     "routing": "a routing daemon\n\nThree nodes in a line, each with `ndnd dv`: what a program registers at the first is "
     "reached from the third (interop/routing.py), or is not where `readvertise` is off.\n",
+    "repository": "a repository\n\nThe clients of ndn-python-repo insert a file of 1 MB, fetch it after they and the node have "
+    "been started again, and delete it; or insert a name that their key may not sign (interop/repo.py).\n",
     "semantics": "semantics\n\nPacket by packet on Unix sockets (interop/semantics.py). NDNd is asked "
     "the same for comparison.\n",
     "management": "management\n\nRow: the tool; column: what it is asked to do. A command has passed "

@@ -23,6 +23,9 @@
 //! forwarder as it is; it may be cancelled; and the file grows while it is read.
 
 mod disk_threads;
+mod repo;
+
+pub use repo::{MIN_REPO_BYTES, RepoAndCache, RepoStore, RepoStoreError, RepoUsage};
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ use crate::shaping::ShapeArgs;
 use crate::showing::AnswerArgs;
 use crate::stop;
 use clap::Args;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use xylem_node::{Event, NodeConfig, PeerUri};
 
@@ -25,7 +26,7 @@ use xylem_node::{Event, NodeConfig, PeerUri};
     "Examples:
   xylem ndn node                                   at the usual places
   xylem ndn node --listen unix:///tmp/ndn.sock     there and nowhere else
-  xylem ndn node --config node.toml                with settings of your own
+  xylem ndn node --config node.toml                with settings of your own, such as a repository
   xylem ndn node --metrics 9700                    with counts for Prometheus
   xylem share film.mkv --via unix:///tmp/ndn.sock  something to fetch through it
 
@@ -64,20 +65,46 @@ pub(crate) fn run(args: NodeArgs, common: &Common, out: &mut Out) -> Result<Exit
     }
     config.links = args.shape.over(&config.links);
     config.accept_open |= args.answer.accept_open;
-    let counts = LastCounts::default();
-    let shown = counts.clone();
-    let gauges = ["faces", "fib_entries", "pit_entries", "cs_packets", "cs_bytes"];
-    args.metrics.show(move || counts_page("xylem_ndn", &shown.get(), &gauges, help), out)?;
+    let forwarded = LastCounts::default();
+    let repository = LastCounts::default();
+    let shown = forwarded.clone();
+    let stored = repository.clone();
+    args.metrics.show(move || page(&shown.get(), &stored.get()), out)?;
     config.count_every = args.metrics.metrics.is_some().then_some(COUNT_EVERY);
-    serve("node", config, out, |event| {
-        if let Event::Forwarded { counts: latest } = event {
-            counts.set(latest);
-        }
+    serve("node", config, out, |event| match event {
+        Event::Forwarded { counts } => forwarded.set(counts),
+        Event::Repository { counts, .. } => repository.set(counts),
+        _ => {}
     })
 }
 
 /// How old what the page of metrics shows may be.
 const COUNT_EVERY: Duration = Duration::from_secs(1);
+
+/// The page of what a node has forwarded, and of its repository if it has one.
+fn page(
+    forwarded: &BTreeMap<&'static str, u64>,
+    repository: &BTreeMap<&'static str, u64>,
+) -> String {
+    let gauges = ["faces", "fib_entries", "pit_entries", "cs_packets", "cs_bytes"];
+    let mut page = counts_page("xylem_ndn", forwarded, &gauges, help);
+    let gauges = ["stored_packets", "stored_bytes", "quota_bytes"];
+    page.push_str(&counts_page("xylem_repo", repository, &gauges, repository_help));
+    page
+}
+
+/// The line that Prometheus shows with a count of the repository.
+fn repository_help(name: &str) -> &'static str {
+    match name {
+        "stored_packets" => "Packets in the repository.",
+        "stored_bytes" => "Bytes that they take on disk.",
+        "quota_bytes" => "Bytes that they may take.",
+        "inserted" => "Packets that commands have inserted.",
+        "removed" => "Packets that commands have removed.",
+        "refused" => "Commands that were refused.",
+        _ => "Other events.",
+    }
+}
 
 /// The line that Prometheus shows with a count.
 fn help(name: &str) -> &'static str {
@@ -141,5 +168,24 @@ pub(crate) fn configuration(common: &Common) -> Result<NodeConfig, CommandFailur
             settings::read(&path, store).map_err(|what| CommandFailure::new(Exit::Usage, what))
         }
         None => Ok(NodeConfig::new(store)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_has_every_count_of_a_repository() {
+        let names =
+            ["stored_packets", "stored_bytes", "quota_bytes", "inserted", "removed", "refused"];
+        let page = page(&BTreeMap::from([("faces", 7)]), &names.into_iter().zip(1..).collect());
+        assert_eq!(page.lines().count(), 3 + 3 * names.len(), "{page}");
+        assert!(page.contains("\nxylem_ndn_faces 7\n"), "{page}");
+        assert!(
+            page.contains("# TYPE xylem_repo_stored_packets gauge\nxylem_repo_stored_packets 1\n")
+        );
+        assert!(page.contains("\nxylem_repo_refused_total 6\n"), "{page}");
+        assert!(!page.contains("Other events."), "{page}");
     }
 }

@@ -14,12 +14,12 @@ use relay::RelayTable;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
-use xylem_forward::LinkType;
+use xylem_forward::{LinkType, UnsolicitedPolicy};
 use xylem_mailbox::MailboxConfig;
 use xylem_mgmt::FaceUri;
 use xylem_node::{
     ForwardingStrategy, MULTICAST_GROUP, MULTICAST_GROUP_V6, NamedRelay, NodeConfig, NodeRoute,
-    PeerUri, PeerUriError, Prove, RelayUriError, VolunteerUse,
+    PeerUri, PeerUriError, Prove, RelayUriError, RepoOptions, VolunteerUse,
 };
 use xylem_packet::Name;
 use xylem_reach::code::distance;
@@ -113,13 +113,14 @@ fn tables(text: &str) -> Result<FileTable, String> {
 }
 
 /// The headers of the tables that can contain settings; the first one is the place above all tables.
-const PLACES: [&str; 9] = [
+const PLACES: [&str; 10] = [
     "",
     "[dht]",
     "[node]",
     "[node.multicast]",
     "[node.management]",
     "[node.relay]",
+    "[node.repo]",
     "[[node.route]]",
     "[[node.strategy]]",
     "[mailbox]",
@@ -254,11 +255,13 @@ struct NodeTable {
     tls_key: Option<PathBuf>,
     cs_packets: Option<usize>,
     cs_bytes: Option<usize>,
+    unsolicited_data: Option<String>,
     cs_directory: Option<PathBuf>,
     cs_directory_bytes: Option<u64>,
     multicast: Option<MulticastTable>,
     management: Option<ManagementTable>,
     relay: Option<RelayTable>,
+    repo: Option<RepoTable>,
     route: Option<Vec<RouteTable>>,
     strategy: Option<Vec<StrategyTable>>,
     regions: Option<Vec<String>>,
@@ -284,6 +287,41 @@ struct ManagementTable {
     certificates: Option<Vec<PathBuf>>,
     schema: Option<PathBuf>,
     unix_sockets: Option<Vec<PathBuf>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RepoTable {
+    prefix: String,
+    directory: PathBuf,
+    repo_bytes: Option<u64>,
+    anchors: Vec<PathBuf>,
+    certificates: Option<Vec<PathBuf>>,
+    schema: Option<PathBuf>,
+}
+
+impl RepoTable {
+    fn settings(self) -> Result<RepoOptions, String> {
+        let prefix = name(&self.prefix)?;
+        if prefix.is_empty() {
+            return Err("repo: prefix has to have a component: commands begin with it".into());
+        }
+        if self.anchors.is_empty() {
+            return Err("repo needs anchors, whose keys may insert".into());
+        }
+        let bytes = self.repo_bytes.unwrap_or(REPO_BYTES);
+        if bytes < MIN_REPO_BYTES {
+            return Err(format!("repo_bytes has to be {MIN_REPO_BYTES} at least"));
+        }
+        Ok(RepoOptions {
+            prefix,
+            directory: self.directory,
+            bytes,
+            anchors: self.anchors,
+            certificates: self.certificates.unwrap_or_default(),
+            schema: self.schema,
+        })
+    }
 }
 
 #[derive(Deserialize)]
@@ -340,6 +378,9 @@ impl<'de> Deserialize<'de> for RateLimit {
     }
 }
 
+/// The usual quota of a repository, bytes, and the smallest one.
+const REPO_BYTES: u64 = 1 << 30;
+const MIN_REPO_BYTES: u64 = 1 << 16;
 /// The node's own prefixes, and room for some.
 const MIN_ROUTES: usize = 64;
 /// Upper limits that any machine can hold.
@@ -371,6 +412,9 @@ impl NodeTable {
         set(&mut config.max_routes, self.max_routes);
         set(&mut config.cs_packets, self.cs_packets);
         set(&mut config.cs_bytes, self.cs_bytes);
+        if let Some(word) = self.unsolicited_data {
+            config.unsolicited = unsolicited(&word)?;
+        }
         set(&mut config.cs_directory_bytes, self.cs_directory_bytes);
         config.cs_directory = self.cs_directory;
         config.interests_per_second = match self.interests_per_second {
@@ -429,6 +473,7 @@ impl NodeTable {
         if let Some(relay) = self.relay {
             config.relay = relay.settings()?;
         }
+        config.repo = self.repo.map(RepoTable::settings).transpose()?;
         for route in self.route.unwrap_or_default() {
             let to = far_uri("route", &route.to)?;
             let (prefix, cost) = (name(&route.prefix)?, route.cost.unwrap_or(0));
@@ -459,6 +504,13 @@ fn prove(who: &str) -> Result<Prove, String> {
         "nobody" => Ok(Prove::Nobody),
         _ => Err(format!("udp_prove: {who}: expected others, all or nobody")),
     }
+}
+
+fn unsolicited(word: &str) -> Result<UnsolicitedPolicy, String> {
+    let all = UnsolicitedPolicy::ALL;
+    let found = all.iter().find(|(name, _)| *name == word).map(|(_, policy)| *policy);
+    let names = || all.map(|(name, _)| name).join(", ");
+    found.ok_or_else(|| format!("unsolicited_data: {word}: expected one of {}", names()))
 }
 
 fn uri(setting: &str, text: &str) -> Result<PeerUri, String> {
@@ -537,6 +589,7 @@ mod tests {
             tls_key = "/etc/xylem/key.pem"
             cs_packets = 3
             cs_bytes = 5
+            unsolicited_data = "admit-local"
             cs_directory = "/var/cache/xylem"
             cs_directory_bytes = 9
             regions = ["/isp/site"]
@@ -572,6 +625,7 @@ mod tests {
         assert_eq!((config.prove, config.unproven_bytes), (Prove::Nobody, 70));
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
+        assert_eq!(config.unsolicited, UnsolicitedPolicy::AdmitLocal);
         assert_eq!(config.max_routes, 500);
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
         assert_eq!(config.cs_directory_bytes, 9);
@@ -635,12 +689,13 @@ mod tests {
         assert_eq!((lan, map, public), (Some(true), Some(true), Some(false)));
         let Some(DhtSetting::Table(table)) = dht else { panic!("a table") };
         all!(table, DhtTable { bootstrap, codes, volunteers });
-        let (multicast, management, relay, route, strategy, ..) = all!(
+        let (multicast, management, relay, repo, route, strategy, ..) = all!(
             node.unwrap(),
             NodeTable {
                 multicast,
                 management,
                 relay,
+                repo,
                 route,
                 strategy,
                 listen,
@@ -660,6 +715,7 @@ mod tests {
                 tls_key,
                 cs_packets,
                 cs_bytes,
+                unsolicited_data,
                 cs_directory,
                 cs_directory_bytes,
                 regions
@@ -674,6 +730,9 @@ mod tests {
             ManagementTable { localhop, readvertise, anchors, certificates, schema, unix_sockets }
         );
         relay.unwrap().has_every_setting();
+        let RepoTable { prefix: _, directory: _, repo_bytes, anchors: _, certificates, schema } =
+            repo.unwrap();
+        assert!(repo_bytes == Some(REPO_BYTES) && certificates.is_some() && schema.is_some());
         let RouteTable { prefix: _, to: _, cost } = route.unwrap().remove(0);
         assert_eq!(cost, Some(10));
         let StrategyTable { prefix: _, strategy: _ } = strategy.unwrap().remove(0);
@@ -752,6 +811,7 @@ mod tests {
             ("[node]\npit_capacity = 0", "pit_capacity"),
             ("[node]\ntls_key = \"k\"", "tls_certificate"),
             ("[node]\nmax_faces = -1", "line 2"),
+            ("[node]\nunsolicited_data = \"all\"", "drop-all"),
             ("[node.multicast]\ngroup = \"10.0.0.1:5\"", "10.0.0.1"),
             ("[node.multicast]\ngroup_v6 = \"[2001:db8::1]:5\"", "2001:db8::1"),
             ("[node.management]\nlocalhop = true", "anchors"),

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{
-    Node, Share, assert_exit, file, finish, get, noise, stderr, text, until, xylem,
+    Node, Share, assert_exit, file, finish, get, listen_in, noise, stderr, text, until, xylem,
 };
 
 /// A node that routes all Interests to a share with this plain address.
@@ -317,4 +317,52 @@ fn a_command_reaches_no_unix_socket_that_the_settings_do_not_name() {
     assert!(secret.accept().is_err(), "it was connected to");
     assert_exit(&create(&uri("named")), 0);
     until("the allowed connection", || named.accept().is_ok());
+}
+
+#[test]
+fn an_address_of_no_interface_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    for (ipv6, address) in [("false", "2001:db8::77"), ("true", "fe80::77")] {
+        let settings = format!(
+            "[node]\n{}\n[node.multicast]\nipv6 = {ipv6}\ninterfaces = [\"127.0.0.1\", \"{address}\"]\n",
+            listen_in(dir.path())
+        );
+        let config = file(dir.path(), "node.toml", settings.as_bytes());
+        let mut command = xylem(&dir.path().join("store"));
+        command.arg("--config").arg(config).args(["ndn", "node"]);
+        let output = finish(command);
+        assert_exit(&output, 2);
+        assert!(stderr(&output).contains(address), "{}", stderr(&output));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn unsolicited_data_of_programs_is_cached_where_the_settings_admit_it() {
+    use std::io::Write;
+    use xylem_packet::{DataBuilder, Name};
+
+    for (policy, is_cached) in [("drop-all", false), ("admit-local", true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let settings =
+            format!("[node]\n{}\nunsolicited_data = \"{policy}\"\n", listen_in(dir.path()));
+        let node = Node::with(dir.path(), &settings);
+        let mut program =
+            std::os::unix::net::UnixStream::connect(dir.path().join("node.sock")).unwrap();
+        let name = Name::from_uri("/pushed").unwrap();
+        let mut packet = Vec::new();
+        let signer = xylem_trust::Signer::digest_sha256();
+        signer.data(DataBuilder::new(name.as_ref()), b"pushed", &mut packet).unwrap();
+        program.write_all(&packet).unwrap();
+        let peeked = || {
+            let mut command = xylem(&dir.path().join("store"));
+            command.args(["ndn", "peek", "/pushed", "-p", "--lifetime", "0.3"]);
+            command.args(["--at", node.at("unix")]);
+            finish(command).stdout == b"pushed"
+        };
+        match is_cached {
+            true => until("it is cached", peeked),
+            false => assert!(!peeked()),
+        }
+    }
 }

@@ -38,6 +38,7 @@ mod nat;
 mod ndn_programs;
 mod node_commands;
 mod node_faces;
+mod node_repo;
 mod node_share;
 mod others_files;
 mod own_store;

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::time::Duration;
 
+use crate::FaceScope;
+
 /// Secret random numbers of one forwarder. One keys the hash of names, so that no sender can choose names that collide
 /// in its tables. The other seeds the nonces of Interests that lack one, and the times and faces of the ASF strategy's
 /// probes. Nonces are public, so they must not reveal the key.
@@ -29,6 +31,40 @@ impl ForwarderSeed {
 impl fmt::Debug for ForwarderSeed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Seed(..)")
+    }
+}
+
+/// Which Data for which no Interest is pending goes to the content store (NFD's policies of these names).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum UnsolicitedPolicy {
+    /// None.
+    #[default]
+    DropAll,
+    /// That of local faces: programs of this machine fill the store.
+    AdmitLocal,
+    /// That of other faces.
+    AdmitNetwork,
+    /// All.
+    AdmitAll,
+}
+
+impl UnsolicitedPolicy {
+    /// The policies and their names.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("drop-all", Self::DropAll),
+        ("admit-local", Self::AdmitLocal),
+        ("admit-network", Self::AdmitNetwork),
+        ("admit-all", Self::AdmitAll),
+    ];
+
+    /// Whether it admits Data of a face of this scope.
+    pub(crate) fn admits(self, scope: FaceScope) -> bool {
+        match self {
+            Self::DropAll => false,
+            Self::AdmitLocal => scope == FaceScope::Local,
+            Self::AdmitNetwork => scope == FaceScope::NonLocal,
+            Self::AdmitAll => true,
+        }
     }
 }
 
@@ -64,6 +100,8 @@ pub struct ForwarderConfig {
     pub measurements: usize,
     /// How often the ASF strategy probes another next hop of a prefix.
     pub probing_interval: Duration,
+    /// What becomes of Data for which no Interest is pending.
+    pub unsolicited: UnsolicitedPolicy,
 }
 
 impl Default for ForwarderConfig {
@@ -81,6 +119,7 @@ impl Default for ForwarderConfig {
             dead_nonces: 65_536,
             measurements: 4_096,
             probing_interval: Duration::from_secs(60),
+            unsolicited: UnsolicitedPolicy::default(),
         }
     }
 }

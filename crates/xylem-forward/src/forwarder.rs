@@ -18,7 +18,7 @@ use crate::storage::{Standard, Storage};
 use crate::strategy_choice::ForwardingStrategy;
 use crate::{
     CsInfo, CsSettings, DropReason, FaceCounters, FaceId, FaceScope, FaceSettings, ForwarderConfig,
-    ForwarderCounters, ForwarderSeed, IncomingPacket, Outlet, sha256,
+    ForwarderCounters, ForwarderSeed, IncomingPacket, Outlet, UnsolicitedPolicy, sha256,
 };
 
 /// An NDN forwarder.
@@ -35,6 +35,7 @@ pub struct Forwarder<S: Storage = Standard> {
     pub(crate) max_lifetime: u64,
     pub(crate) probing_interval: u64,
     pub(crate) max_next_hops: usize,
+    pub(crate) unsolicited: UnsolicitedPolicy,
     pub(crate) faces: FaceTable<S>,
     pub(crate) fib: Prefixes<S::Hops, S::Routes, S::Buckets, S::Pieces>,
     pub(crate) strategies: Prefixes<ForwardingStrategy, S::Choices, S::Buckets, S::Pieces>,
@@ -80,6 +81,7 @@ impl<S: Storage> Forwarder<S> {
             max_lifetime: micros(config.max_lifetime),
             probing_interval,
             max_next_hops: config.max_next_hops,
+            unsolicited: config.unsolicited,
             faces: FaceTable::new(config.useless_per_second),
             fib: Prefixes::new(config.max_routes),
             strategies: Prefixes::new(config.max_routes),

@@ -79,7 +79,7 @@ mod strategy;
 mod on_data;
 
 pub use cache_info::{CsInfo, CsSettings};
-pub use config::{ForwarderConfig, ForwarderSeed};
+pub use config::{ForwarderConfig, ForwarderSeed, UnsolicitedPolicy};
 pub use exchange::{IncomingPacket, LearnedRoute, OutgoingPacket, Outlet};
 pub use face::{FaceCounters, FaceId, FaceScope, FaceSettings, LinkType};
 pub use fib::NextHop;

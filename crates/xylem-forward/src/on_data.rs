@@ -26,9 +26,15 @@ impl<S: Storage> Forwarder<S> {
         }
         self.hasher.hash_prefixes(data.name(), &mut self.hashes);
         self.pit.matches(&self.hasher, data, &self.hashes, &mut self.matches);
+        let is_pending = !self.matches.as_slice().is_empty();
         self.keep_matches_asked_of(from.face);
         if self.matches.as_slice().is_empty() {
-            return Err(DropReason::Unsolicited);
+            // While an Interest is pending, a face that was not asked could replace the true Data.
+            if is_pending || incoming.no_cache || !self.unsolicited.admits(from.scope) {
+                return Err(DropReason::Unsolicited);
+            }
+            self.content_store.insert(now, data, &self.hashes);
+            return Ok(());
         }
         if !incoming.no_cache {
             self.content_store.insert(now, data, &self.hashes);

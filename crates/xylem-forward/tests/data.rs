@@ -4,7 +4,7 @@ mod common;
 
 use bytes::Bytes;
 use common::{What, World, data, data_with, interest, interest_with, link, name, with_token};
-use xylem_forward::{CsSettings, DropReason};
+use xylem_forward::{CsSettings, DropReason, UnsolicitedPolicy};
 use xylem_packet::{Component, Data};
 
 #[test]
@@ -101,6 +101,38 @@ fn only_faces_that_were_asked_may_answer() {
     assert_eq!(w.dropped(up, &data("/never/asked")).0, DropReason::Unsolicited);
     assert_eq!(w.forwarder.cs().packets, 1);
     assert_eq!(w.forwarder.totals().unsolicited, 3);
+}
+
+#[test]
+fn unsolicited_data_is_cached_if_the_policy_admits_it() {
+    for (word, policy) in UnsolicitedPolicy::ALL {
+        let mut w = World::new(|config| {
+            config.cs_capacity_bytes = 1 << 20;
+            config.unsolicited = policy;
+        });
+        let (program, neighbour, asker) = (w.local(), w.remote(), w.remote());
+        for (face, uri, policies) in [
+            (program, "/pushed/here", ["admit-local", "admit-all"]),
+            (neighbour, "/pushed/there", ["admit-network", "admit-all"]),
+        ] {
+            let packet = data(uri);
+            match policies.contains(&word) {
+                true => {
+                    assert!(w.ok(face, &packet).is_empty(), "nobody asked");
+                    assert_eq!(w.to(asker, &interest(uri, 1)), [asker], "{word}");
+                }
+                false => assert_eq!(w.dropped(face, &packet).0, DropReason::Unsolicited, "{word}"),
+            }
+        }
+        // Scope and pending Interests come first.
+        assert_eq!(w.dropped(neighbour, &data("/localhost/x")).0, DropReason::Scope);
+        w.route("/asked", neighbour, 0);
+        w.ok(asker, &interest("/asked", 2));
+        for stranger in [program, asker] {
+            assert_eq!(w.dropped(stranger, &data("/asked")).0, DropReason::Unsolicited, "{word}");
+        }
+        assert_eq!(w.to(neighbour, &data("/asked")), [asker]);
+    }
 }
 
 #[test]

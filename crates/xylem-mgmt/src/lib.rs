@@ -3,7 +3,8 @@
 //! It is a forwarder's own application (`docs/spec/management.md`). It handles Interests under `/localhost/nfd`, and
 //! under `/localhop/nfd` if neighbours may register prefixes. Commands act on a [`ManagementHost`], which the program with the
 //! sockets implements, and answers go back as Data. The RIB is part of it, and the FIB follows from the RIB. [`client`]
-//! is the other side: it builds commands and parses answers.
+//! is the other side: it builds commands and parses answers. [`RepoProtocol`] takes the commands of a repository
+//! (`docs/spec/repo.md`).
 //!
 //! Not here: faces themselves, routing protocols.
 pub mod types;
@@ -28,6 +29,7 @@ mod rib;
 mod versions;
 
 mod management;
+mod repo;
 
 pub mod client;
 
@@ -42,4 +44,8 @@ pub use face_uri::{Carrier, FaceUri, FaceUriError, UriAuthority, UriHost};
 pub use host::{CommandRefusal, FaceInfo, ManagementHost, Persistency};
 pub use management::{Management, ManagementConfig};
 pub use record::{CodecError, Entry, read_entries};
+pub use repo::{
+    NamedPrefix, ProcessId, RepoHost, RepoHostError, RepoNotice, RepoParameters, RepoProtocol,
+    RepoReport, RepoResponse, RepoSettings, RepoVerb,
+};
 pub use rib::{RegisteredRoute, Rib, RibError};

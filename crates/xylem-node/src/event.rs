@@ -24,6 +24,20 @@ use xylem_sink::pieces::ProgressSnapshot;
 use crate::code::CodeEvent;
 use crate::fetch::TriedPeer;
 
+/// The effect of a repository's command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RepositoryChange {
+    /// None: the repository was opened.
+    Opened,
+    /// Packets were inserted.
+    Inserted,
+    /// Packets were removed.
+    Removed,
+    /// None: the command was refused.
+    Refused,
+}
+
 /// An event of a running call; events are reported in order.
 ///
 /// The JSON form is defined in docs/spec/json-events.md.
@@ -108,6 +122,22 @@ pub enum Event {
     /// Counts of what the node has relayed so far, if they have changed.
     Relayed {
         /// Each count by its name.
+        #[serde(flatten)]
+        counts: BTreeMap<&'static str, u64>,
+    },
+    /// The node's repository was opened, or a command of it took effect or was refused.
+    Repository {
+        /// What it did.
+        change: RepositoryChange,
+        /// The packet, or the prefix of segments; of a refused command the command's own name, and of an opened
+        /// repository its own.
+        #[serde(serialize_with = "json::text")]
+        name: Name,
+        /// Packets that it inserted or removed.
+        packets: u64,
+        /// The reason why it was refused or is not complete.
+        failed: Option<String>,
+        /// Counts of the whole repository by their names.
         #[serde(flatten)]
         counts: BTreeMap<&'static str, u64>,
     },

@@ -250,6 +250,20 @@ impl TrustStore {
         key.verifier.data(data)
     }
 
+    /// Whether the Data is signed by a trusted key that may sign packets of `name`, whatever the name of this one: a
+    /// request that concerns packets of that name.
+    ///
+    /// # Errors
+    /// See [`TrustError`].
+    pub fn data_about(
+        &self,
+        data: &Data<'_>,
+        name: NameRef<'_>,
+        now_ms: u64,
+    ) -> Result<(), TrustError> {
+        self.find(&data.signature_info(), SigningUse::Packet(name), now_ms)?.verifier.data(data)
+    }
+
     /// The key by which [`Self::data`] accepts a packet.
     pub fn key_of(&self, data: &Data<'_>, now_ms: u64) -> Option<&PublicKey> {
         let key = self.find(&data.signature_info(), SigningUse::Packet(data.name()), now_ms);

@@ -171,6 +171,16 @@ fn events() -> Vec<Event> {
         Event::Relaying { uris: vec!["u".into()], second_port: Some(7349) },
         Event::Volunteering,
         Event::Relayed { counts: xylem_node::RelayMetrics::default().each().into() },
+        Event::Repository {
+            change: xylem_node::RepositoryChange::Inserted,
+            name: name.clone(),
+            packets: 1,
+            failed: Some("x".into()),
+            counts: [("stored_packets", 1), ("stored_bytes", 512), ("quota_bytes", 65_536)]
+                .into_iter()
+                .chain([("inserted", 1), ("removed", 0), ("refused", 0)])
+                .collect(),
+        },
         Event::Registered { forwarder: peer(), prefix: name },
         Event::PeerConnected { peer: peer() },
         Event::Moved { peer: FaceAddress::Relayed(address), to: peer() },
@@ -252,7 +262,7 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared reachable mapped ticket_in_dht announced listening relaying volunteering relayed registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
+        "shared reachable mapped ticket_in_dht announced listening relaying volunteering relayed repository registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
          reach \
          offering done fetched getter hashing trouble skipped checkpoint cosigned contents left_out planned dry_run removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code \

@@ -38,7 +38,9 @@ use tracing::Level;
 use xylem_base::Stop;
 use xylem_files::{CheckpointMade, FlawFound, LibraryEvent, SkipReason};
 use xylem_node::mail::{MailEvent, MailMessage, MessageContent};
-use xylem_node::{Event, FetchReport, GetterReport, GetterState, ReachStatus, ReachWay};
+use xylem_node::{
+    Event, FetchReport, GetterReport, GetterState, ReachStatus, ReachWay, RepositoryChange,
+};
 use xylem_peers::reachable::LeftOut;
 
 /// Lines that `share` prints around a QR code, the ticket's own among them.
@@ -325,6 +327,16 @@ impl Out {
             Event::Relayed { counts } => {
                 let counts = counts.iter().map(|(what, count)| format!("{what} {count}"));
                 self.detail(&format!("relayed: {}", counts.collect::<Vec<_>>().join(", ")));
+            }
+            Event::Repository { change, name, packets, failed, .. } => {
+                let failed = failed.map(|why| format!(": {why}")).unwrap_or_default();
+                let what = match change {
+                    RepositoryChange::Opened => format!("takes commands at {name}"),
+                    RepositoryChange::Inserted => format!("{name}: {packets} packets inserted"),
+                    RepositoryChange::Removed => format!("{name}: {packets} packets removed"),
+                    RepositoryChange::Refused => format!("refused: {name}"),
+                };
+                self.detail(&clean(&format!("repository: {what}{failed}")));
             }
             Event::Registered { forwarder, prefix } => {
                 self.note(&clean(&format!("Serving {prefix} through {forwarder}")));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::shaping::LinkOptions;
 use xylem_base::FileMedium;
-use xylem_forward::{ForwardingStrategy, LinkType};
+use xylem_forward::{ForwardingStrategy, LinkType, UnsolicitedPolicy};
 use xylem_mailbox::MailboxConfig;
 use xylem_packet::Name;
 use xylem_peers::admission::{Prove, UNPROVEN_BYTES};
@@ -14,6 +14,7 @@ use xylem_peers::reachable::{LINK_PORT, NDN_PORT, PeerUri, WEB_SOCKET_PORT};
 
 use super::error::NodeError;
 use super::relay::RelayOptions;
+use super::repo::RepoOptions;
 
 /// Multicast group and port for NDN over IPv6, on one link; those of NFD.
 pub const MULTICAST_GROUP_V6: SocketAddrV6 =
@@ -54,11 +55,13 @@ pub struct NodeConfig {
     pub cs_packets: usize,
     /// Most bytes of cached packets.
     pub cs_bytes: usize,
+    /// What becomes of Data for which no Interest is pending.
+    pub unsolicited: UnsolicitedPolicy,
     /// Directory for cached packets that do not fit in memory; `None`: they are dropped.
     pub cs_directory: Option<PathBuf>,
     /// Most bytes in that directory.
     pub cs_directory_bytes: u64,
-    /// Where that directory is.
+    /// Where that directory, and that of a repository, is.
     pub cs_medium: FileMedium,
     /// Most faces.
     pub max_faces: usize,
@@ -90,6 +93,8 @@ pub struct NodeConfig {
     pub unix_sockets: Vec<PathBuf>,
     /// Storage of mail for other peers until they fetch it; `None`: no storage.
     pub mailbox: Option<MailboxConfig>,
+    /// A repository of packets that commands insert; `None`: no repository.
+    pub repo: Option<RepoOptions>,
     /// Options for relaying datagrams between other peers; `None`: no relaying.
     pub relay: Option<RelayOptions>,
     /// Interval of [`crate::Event::Forwarded`]; `None`: none is reported.
@@ -141,6 +146,7 @@ impl NodeConfig {
             max_routes: 1 << 20,
             cs_packets: 65_536,
             cs_bytes: 64 << 20,
+            unsolicited: UnsolicitedPolicy::default(),
             cs_directory: None,
             cs_directory_bytes: 1 << 30,
             cs_medium: FileMedium::default(),
@@ -158,6 +164,7 @@ impl NodeConfig {
             schema: None,
             unix_sockets: Vec::new(),
             mailbox: None,
+            repo: None,
             relay: None,
             count_every: None,
             links: LinkOptions::default(),
@@ -180,6 +187,7 @@ impl NodeConfig {
         self.routes.clear();
         self.strategies.clear();
         self.cs_directory = None;
+        self.repo = None;
         self
     }
 

@@ -46,6 +46,15 @@ pub enum NodeError {
         /// The system's error.
         why: io::Error,
     },
+    /// The settings name an interface for multicast that is not here.
+    #[error("no interface of this machine has the address {address} ([node.multicast] interfaces)")]
+    NoInterface {
+        /// The address.
+        address: IpAddr,
+    },
+    /// The system does not list its interfaces.
+    #[error("cannot list this machine's interfaces: {0}")]
+    Interfaces(io::Error),
     /// The tables refuse a route of the settings.
     #[error("route {prefix}: {why}")]
     Route {
@@ -108,6 +117,14 @@ pub enum NodeError {
         /// The system's error.
         why: io::Error,
     },
+    /// The directory of the repository cannot be used.
+    #[error("cannot use the repository in {}: {why}", path.display())]
+    Repository {
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        why: io::Error,
+    },
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -128,13 +145,16 @@ impl Failure for NodeError {
             Self::NoSocket
             | Self::Place(_)
             | Self::Multicast { .. }
+            | Self::NoInterface { .. }
             | Self::Route { .. }
             | Self::Strategy { .. }
             | Self::Region { .. }
             | Self::Anchor { .. }
             | Self::Clients { .. } => Blame::Usage,
-            Self::Directory { .. }
+            Self::Interfaces(_)
+            | Self::Directory { .. }
             | Self::Cache { .. }
+            | Self::Repository { .. }
             | Self::SocketDirectory { .. }
             | Self::Bans(_) => Blame::Local,
             Self::Engine(e) => e.blame(),

@@ -1,7 +1,7 @@
 //! [`run_node`]: the daemon, a forwarder with faces of every kind.
 //!
 //! A [`NodeConfig`] and, while it runs, NFD management commands control it. It forwards packets between its faces. It
-//! neither publishes nor fetches.
+//! neither publishes nor fetches, except packets for a repository.
 
 mod config;
 mod control;
@@ -9,12 +9,14 @@ mod counts;
 mod error;
 mod host;
 mod relay;
+mod repo;
 mod volunteer;
 
 pub use config::{MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRole, NodeRoute};
 pub use control::{RelayAnswer, RelayControl, RelayOrder};
 pub use error::NodeError;
 pub use relay::RelayOptions;
+pub use repo::RepoOptions;
 
 use std::collections::HashMap;
 use std::io;
@@ -42,6 +44,7 @@ use crate::shaping;
 use crate::waking::wake_of;
 use counts::CountReport;
 use host::ManagedEngine;
+use repo::NodeRepo;
 use volunteer::VolunteerListing;
 use xylem_engine::now_ms;
 use xylem_engine::resolve;
@@ -64,7 +67,7 @@ pub fn run_node(
     node.connect(on_event)?;
     let mail = MailStore::open_existing(&node.config.store)?;
     let volunteer = node.volunteer(on_event);
-    let NodeSetup { config, mut engine, management, started_ms, mail_server } = node;
+    let NodeSetup { config, mut engine, management, started_ms, mail_server, repo } = node;
     while_delivering(mail.as_ref(), &[], |events, _| {
         let wanted_level = config.links.shaping.level;
         let mut forwarding = NodeProgram {
@@ -84,6 +87,7 @@ pub fn run_node(
             clients: relay::SavedClients::default(),
             counting: config.count_every.map(CountReport::every),
             listing: volunteer,
+            repo,
             events,
             on_event,
         };
@@ -104,6 +108,7 @@ struct NodeSetup {
     started_ms: u64,
     /// Receives mail.
     mail_server: MailServer,
+    repo: Option<NodeRepo>,
 }
 
 impl NodeSetup {
@@ -124,15 +129,26 @@ impl NodeSetup {
         forwarding.max_routes = config.max_routes;
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
+        forwarding.unsolicited = config.unsolicited;
         let forwarder =
             Forwarder::new(forwarding, ForwarderSeed::from_random(xylem_base::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
+        let mut disk_cache = None;
         if let Some(directory) = &config.cs_directory {
             let medium = config.cs_medium.shared();
             let cache = DiskCache::open(medium, directory, config.cs_directory_bytes)
                 .map_err(|why| NodeError::Cache { path: directory.clone(), why })?;
             cache.wake_by(wake_of(&mut engine)?);
-            engine.forwarder.set_second_level(Some(Box::new(cache)));
+            disk_cache = Some(cache);
+        }
+        let repo = config.repo.as_ref();
+        let repo = repo.map(|options| NodeRepo::open(options, &config.cs_medium, &mut engine));
+        let repo = repo.transpose()?;
+        repo.iter().for_each(|repo| repo.report_opened(on_event));
+        match (&repo, disk_cache) {
+            (Some(repo), cache) => repo.answer_from(cache, &mut engine),
+            (None, Some(cache)) => engine.forwarder.set_second_level(Some(Box::new(cache))),
+            (None, None) => {}
         }
         engine.set_limits(FaceLimits {
             faces: config.max_faces,
@@ -150,7 +166,7 @@ impl NodeSetup {
             engine.serve(prefix.as_ref())?;
         }
         let mail_server = MailServer::open(&config.store, config.mailbox, wake_of(&mut engine)?)?;
-        Ok(Self { config, engine, management, started_ms: now_ms(), mail_server })
+        Ok(Self { config, engine, management, started_ms: now_ms(), mail_server, repo })
     }
 
     fn listen(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
@@ -204,6 +220,9 @@ impl NodeSetup {
     fn join_multicast(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
         let link_type = self.config.multicast_link;
         let named = self.config.multicast_interfaces.clone();
+        if self.config.multicast.is_some() || self.config.multicast_v6.is_some() {
+            has_interfaces(&named)?;
+        }
         if let Some(group) = self.config.multicast {
             let v4 = |address: &IpAddr| match address {
                 IpAddr::V4(address) => Some(*address),
@@ -340,6 +359,7 @@ struct NodeProgram<'a> {
     counting: Option<CountReport>,
     /// Lists the relay in the DHT.
     listing: Option<VolunteerListing>,
+    repo: Option<NodeRepo>,
     /// Events of the thread that delivers mail.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
@@ -358,6 +378,21 @@ impl Program for NodeProgram<'_> {
 
     fn handle(&mut self, engine: &mut Engine, event: EngineEvent) -> Result<(), NodeError> {
         let now = engine.now();
+        if let (Some(repo), EngineEvent::Packet { from, packet, nack, .. }) =
+            (&mut self.repo, &event)
+        {
+            let is_repos = match nack {
+                None => repo.handle_packet(engine, now, *from, packet),
+                Some(_) => {
+                    repo.handle_nack(engine, now, packet);
+                    false
+                }
+            };
+            repo.report(now, self.on_event);
+            if is_repos {
+                return Ok(());
+            }
+        }
         let mut host = host!(self, engine);
         let mut answers = Vec::new();
         match event {
@@ -423,6 +458,10 @@ impl Program for NodeProgram<'_> {
             report.report(engine, now, *every, self.on_event);
             self.clients.keep(engine, now, self.store, self.on_event);
         }
+        if let Some(repo) = &mut self.repo {
+            repo.handle_timeout(engine, now);
+            repo.report(now, self.on_event);
+        }
         if let Some(counting) = &mut self.counting {
             counting.report(engine, now, self.on_event);
         }
@@ -449,10 +488,30 @@ impl Program for NodeProgram<'_> {
         let report = self.relay.as_ref().map(|(_, report)| report.due());
         let orders = self.orders.as_ref().and_then(|orders| orders.poll_timeout(now));
         let listing = self.listing.as_ref().and_then(VolunteerListing::poll_timeout);
+        let repo = self.repo.as_ref().and_then(NodeRepo::poll_timeout);
         let counts = self.counting.as_ref().map(CountReport::due);
-        let timers = [report, orders, counts, listing];
+        let timers = [report, orders, counts, listing, repo];
         self.management.poll_timeout().into_iter().chain(timers.into_iter().flatten()).min()
     }
+}
+
+/// Trusts the keys of the anchors, under the rules of the schema, and those of the certificates that they have signed.
+fn trust_store(
+    anchors: &[PathBuf],
+    certificates: &[PathBuf],
+    schema: Option<&Path>,
+) -> Result<TrustStore, NodeError> {
+    let mut store = xylem_keys::anchors(anchors, schema)?;
+    for path in certificates {
+        let wire = certificate(path)?;
+        let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {
+            path: path.clone(),
+            why: e.to_string(),
+        };
+        let certified = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
+        store.add(&certified, now_ms()).map_err(|e| wrong(&e))?;
+    }
+    Ok(store)
 }
 
 /// Which keys may command. By default every program of this machine may; with anchors, the keys that they certify.
@@ -460,19 +519,7 @@ fn management_settings(
     config: &NodeConfig,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<ManagementConfig, NodeError> {
-    let anchors = || -> Result<TrustStore, NodeError> {
-        let mut store = xylem_keys::anchors(&config.anchors, config.schema.as_deref())?;
-        for path in &config.certificates {
-            let wire = certificate(path)?;
-            let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {
-                path: path.clone(),
-                why: e.to_string(),
-            };
-            let certified = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
-            store.add(&certified, now_ms()).map_err(|e| wrong(&e))?;
-        }
-        Ok(store)
-    };
+    let anchors = || trust_store(&config.anchors, &config.certificates, config.schema.as_deref());
     let guard = match command_times::load(&config.store) {
         Ok(times) => ReplayGuard::restore(&times, now_ms()),
         Err(e) => {
@@ -493,6 +540,20 @@ fn management_settings(
         settings.localhop = Some(anchors()?);
     }
     Ok(settings)
+}
+
+/// Checks that this machine has each of these IPv6 addresses. Joining a group reports a wrong IPv4 address itself, but for
+/// IPv6 an interface's link-local address is used in its place.
+fn has_interfaces(named: &[IpAddr]) -> Result<(), NodeError> {
+    if !named.iter().any(IpAddr::is_ipv6) {
+        return Ok(());
+    }
+    let all = if_addrs::get_if_addrs().map_err(NodeError::Interfaces)?;
+    let is_missing = |address: &&IpAddr| all.iter().all(|interface| interface.ip() != **address);
+    match named.iter().filter(|address| address.is_ipv6()).find(is_missing) {
+        Some(address) => Err(NodeError::NoInterface { address: *address }),
+        None => Ok(()),
+    }
 }
 
 /// An interface with its number, its name and its link-local address.
