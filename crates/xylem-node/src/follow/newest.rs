@@ -24,7 +24,7 @@ pub(super) const NEWER_CHECKPOINT_WAIT: Duration = Duration::from_secs(3);
 /// newer one, or for any other publication, returns `manifest` itself. Warns that the file still grows.
 ///
 /// # Errors
-/// [`Blame::Data`] if the publisher has signed another history; the evidence is kept in `store`. Others as for any
+/// [`FetchError::OtherHistory`] if the publisher has signed another history; the evidence is kept in `store`. Others as for any
 /// manifest.
 pub fn newest(
     fetch: &mut Fetch,
@@ -99,7 +99,7 @@ pub(super) const RETRY: Duration = Duration::from_millis(2);
 /// Proves that a newer checkpoint begins with the one that the ticket names.
 ///
 /// # Errors
-/// [`Blame::Data`] if it does not.
+/// [`FetchError::OtherHistory`] if it does not.
 pub(super) fn begins_with_named(
     fetch: &mut Fetch,
     named: SignedVersion,
