@@ -262,7 +262,7 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared reachable mapped ticket_in_dht announced listening relaying volunteering relayed repository registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
+        "shared reachable mapped ticket_in_dht root_in_dht announced listening relaying volunteering relayed repository registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
          reach \
          offering done fetched getter hashing trouble skipped checkpoint cosigned contents left_out planned dry_run removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code \
