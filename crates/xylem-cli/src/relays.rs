@@ -82,3 +82,18 @@ fn keyed(relay: NamedRelay) -> Result<Relay, CommandFailure> {
     })?;
     Ok(Relay::with_key(key, at, token))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::without_tokens;
+
+    #[test]
+    fn messages_hold_no_token() {
+        let what = "invalid value 'K@h:1?token=hunter2&x' for '--relay <URI>': relay: K@h?sni=n&token=two, K@g?token=";
+        assert_eq!(
+            without_tokens(what),
+            "invalid value 'K@h:1?token=…' for '--relay <URI>': relay: K@h?sni=n&token=…, K@g?token=…"
+        );
+        assert_eq!(without_tokens("no relay"), "no relay");
+    }
+}
