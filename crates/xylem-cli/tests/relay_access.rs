@@ -60,7 +60,7 @@ fn only_users_with_the_token_meet_at_a_closed_relay() {
     });
 }
 
-/// A listed link key needs no token, a wrong token helps nobody, and a proof counts for its own client.
+/// A listed link key needs no token, a wrong token opens nothing, and a proof counts for its own client.
 #[test]
 fn a_closed_relay_serves_listed_keys() {
     let place = FetchSetup::new(1, 2);

@@ -30,7 +30,7 @@ pub(super) fn listen(store: &Path) -> Result<UnixListener, CommandFailure> {
     listen_at(store, SERVICE)
 }
 
-/// Listens at this place of a store, whose lock the caller holds.
+/// Listens at this place of a store. The process has to hold the store's lock.
 pub(crate) fn listen_at(store: &Path, place: ControlPlace) -> Result<UnixListener, CommandFailure> {
     let path = socket(store, place);
     let wrong = |e: io::Error| {

@@ -110,7 +110,7 @@ pub(crate) struct AcceptedResponse {
 /// The destination of a dial.
 pub(crate) struct DialTarget {
     pub(crate) remote: SocketAddr,
-    /// The key whose holder alone may answer.
+    /// Only the holder of this key may answer.
     pub(crate) expected: Option<PeerKey>,
     /// The key that hides the handshake.
     pub(crate) envelope: EnvelopeKey,
