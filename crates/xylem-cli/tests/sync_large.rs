@@ -2,11 +2,12 @@
 #![cfg(target_os = "linux")]
 
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use crate::common::syncing::Member;
-use crate::common::{assert_exit, finish, until};
+use crate::common::{assert_exit, finish, until, until_within};
 
 /// More than the 17 of which each has a link to each other.
 const MEMBERS: usize = 19;
@@ -36,13 +37,19 @@ fn announced(by: &Member) -> Vec<(String, u64)> {
         .collect()
 }
 
-/// All have the file, and each that it is in step with its neighbours.
-fn in_step(members: &[&Member], path: &str, content: &str) {
+/// Links to members that were killed end within 30 seconds.
+const LINKS_END: Duration = Duration::from_secs(60);
+
+/// All have the file, and each reports that it is in step with its neighbours, in another state than `before`. Returns
+/// the state.
+fn in_step(members: &[&Member], path: &str, content: &str, before: Option<&str>) -> String {
     members.iter().for_each(|member| member.has(path, content));
-    until("all are in step", || {
-        let states: Vec<Option<String>> = members.iter().map(|member| member.state()).collect();
-        states.iter().all(|state| state.is_some() && *state == states[0])
+    let mut first = None;
+    until_within(LINKS_END, "all are in step", || {
+        first = members[0].state().filter(|state| Some(state.as_str()) != before);
+        first.is_some() && members.iter().all(|member| member.state() == first)
     });
+    first.expect("a state")
 }
 
 #[test]
@@ -50,11 +57,11 @@ fn who_only_takes_over_a_change_signs_nothing() {
     let base = tempfile::tempdir().unwrap();
     let mut members = group(base.path());
     members[3].write("first", "1");
-    in_step(&members.iter().collect::<Vec<_>>(), "first", "1");
+    let mut state = in_step(&members.iter().collect::<Vec<_>>(), "first", "1", None);
     let before = announced(&members[0]);
     for (n, (path, content)) in [("a", "2"), ("b", "3"), ("c", "4")].into_iter().enumerate() {
         members[5 + n].write(path, content);
-        in_step(&members.iter().collect::<Vec<_>>(), path, content);
+        state = in_step(&members.iter().collect::<Vec<_>>(), path, content, Some(&state));
     }
     let total = |counts: &[(String, u64)]| counts.iter().map(|(_, count)| count).sum::<u64>();
     // Statements are written to the disk every five seconds.
@@ -77,12 +84,12 @@ fn who_only_takes_over_a_change_signs_nothing() {
     late.start(Some(&ticket));
     let here: Vec<&Member> =
         members.iter().filter(|member| member.running.is_some()).chain([&late]).collect();
-    in_step(&here, "c", "4");
+    assert_eq!(in_step(&here, "c", "4", None), state);
     drop(here);
     // One that comes back takes part as before, and a change by one that has only followed reaches all.
     members[5].start(None);
     members[12].write("d", "5");
     let here: Vec<&Member> =
         members.iter().filter(|member| member.running.is_some()).chain([&late]).collect();
-    in_step(&here, "d", "5");
+    in_step(&here, "d", "5", Some(&state));
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_link::{LinkId, PeerKey};
+use xylem_link::{CloseReason, LinkId, PeerKey};
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_peers::reachable::PeerAddress;
 
@@ -22,6 +22,13 @@ impl Engine {
     /// Takes a link of our dial that is up and that no face has.
     pub(super) fn take_extra_link(&mut self, link: LinkId, dial: LinkId) {
         if let Some(id) = self.net.standbys.remove(&link) {
+            if self.has_streams(id) {
+                // The program on either end opened them on the silent link, and would wait for ever on a face that
+                // seems to go on. It learns that they have ended, and dials again.
+                self.net.endpoint.close(link);
+                self.drop_face(id, CloseReason::Reset);
+                return;
+            }
             match self.net.faces.replace_transport(id, Transport::Link(link)) {
                 Some(silent) => self.close_transport(&silent),
                 None => self.net.endpoint.close(link),
@@ -37,6 +44,14 @@ impl Engine {
         } else {
             self.net.endpoint.close(link);
         }
+    }
+
+    fn has_streams(&self, face: FaceId) -> bool {
+        let link = self.face(face).and_then(|face| match face.transport {
+            Transport::Link(link) => self.net.endpoint.link(link),
+            _ => None,
+        });
+        link.is_some_and(|link| link.has_streams())
     }
 
     /// Dials a dialled peer anew that does not answer pings: permanent faces at once, others with a second link beside
@@ -76,5 +91,76 @@ impl Engine {
                 self.net.standbys.insert(link, id);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xylem_link::LinkConfig;
+
+    use super::*;
+    use crate::testing::{engine_at, until};
+    use crate::{EngineEvent, event::FaceEnd};
+
+    fn comes_up(event: &EngineEvent) -> bool {
+        matches!(event, EngineEvent::FaceUp { .. })
+    }
+
+    /// A dialler, with `opened` streams on its face, whose peer has just restarted with its key and at its address.
+    fn restarted(opened: usize) -> (Engine, Engine, FaceId) {
+        let config =
+            || LinkConfig { keep_alive: Some(Duration::from_millis(500)), ..LinkConfig::default() };
+        let any = "127.0.0.1:0".parse().expect("an address");
+        let (mut dials, mut peer) = (engine_at(1, any, config()), engine_at(2, any, config()));
+        let (address, key) = (peer.link_addresses()[0], peer.link_key().0);
+        let to = PeerAddress::Link { address, key: Some(key) };
+        let face = dials.dial(&to, Persistency::Persistent).expect("it is dialled");
+        let both_up = |_: &mut [&mut Engine], events: &[EngineEvent]| {
+            events.iter().filter(|event| comes_up(event)).count() == 2
+        };
+        until(&mut [&mut dials, &mut peer], || (), both_up);
+        for _ in 0..opened {
+            dials.open_stream(face, 7).expect("the link is up");
+        }
+        drop(peer);
+        (dials, engine_at(2, address, config()), face)
+    }
+
+    #[test]
+    fn a_face_without_streams_goes_on_when_its_peer_restarts() {
+        let (mut dials, mut peer, face) = restarted(0);
+        let mut events = Vec::new();
+        until(
+            &mut [&mut dials, &mut peer],
+            || (),
+            |engines, told| {
+                events = told.iter().map(|event| format!("{event:?}")).collect();
+                // Its side has a link again.
+                let silent = engines[0].net.standbys.len() == 1;
+                !silent && told.iter().any(comes_up)
+            },
+        );
+        assert!(!events.iter().any(|event| event.contains("FaceDown")), "{events:?}");
+        assert!(dials.link_peer(face).is_some());
+    }
+
+    /// Otherwise the program writes to a stream that nobody reads, on a face that seems to be up.
+    #[test]
+    fn streams_end_with_their_face_when_the_peer_restarts() {
+        let (mut dials, mut peer, face) = restarted(1);
+        until(
+            &mut [&mut dials, &mut peer],
+            || (),
+            |_, events| {
+                let mut down = events.iter().filter_map(|event| match event {
+                    EngineEvent::FaceDown { face, why, gone, .. } => Some((*face, why, *gone)),
+                    _ => None,
+                });
+                down.any(|(of, why, gone)| {
+                    of == face && gone && matches!(why, FaceEnd::Link(CloseReason::Reset))
+                })
+            },
+        );
+        assert!(dials.link_peer(face).is_none());
     }
 }

@@ -335,6 +335,13 @@ impl Link {
         self.keep_alive.is_some_and(|after| now >= self.last_received + after + UNANSWERED)
     }
 
+    /// Returns whether a stream is open on this link. Streams end with their link: another link to the same peer cannot
+    /// carry them on.
+    #[must_use]
+    pub fn has_streams(&self) -> bool {
+        self.streams.as_ref().is_some_and(|streams| streams.has_any())
+    }
+
     /// When the next ping is due: after silence, and sooner when the last one was not answered.
     fn ping_at(&self) -> Option<Duration> {
         let keep_alive = self.keep_alive?;

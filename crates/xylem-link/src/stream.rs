@@ -223,6 +223,11 @@ impl Streams {
         self.sent + self.received
     }
 
+    /// Whether any stream is open, of either end.
+    pub(crate) fn has_any(&self) -> bool {
+        !self.table.is_empty()
+    }
+
     fn is_ours(&self, id: u32) -> bool {
         id.is_multiple_of(2) == self.settings.dialer
     }

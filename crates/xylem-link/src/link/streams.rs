@@ -16,7 +16,7 @@ impl Link {
     }
 
     #[cfg(test)]
-    pub(crate) fn has_streams(&self) -> bool {
+    pub(crate) fn has_stream_state(&self) -> bool {
         self.streams.is_some()
     }
 

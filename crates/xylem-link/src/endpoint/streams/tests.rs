@@ -149,18 +149,18 @@ fn late_frames_of_ended_streams_are_ignored() {
 #[test]
 fn streams_are_made_on_first_use() {
     let (mut a, mut b, [link, theirs], _) = connected();
-    assert!(!up(&mut a, link).has_streams() && !up(&mut b, theirs).has_streams());
+    assert!(!up(&mut a, link).has_stream_state() && !up(&mut b, theirs).has_stream_state());
     a.send(link, b"a packet").unwrap();
     let out = drain(&mut a);
     feed(&mut b, 1, &out);
     let stats: LinkStats = b.stats(theirs).unwrap();
     assert_eq!(stats.packets_received, 1);
-    assert!(!up(&mut b, theirs).has_streams());
+    assert!(!up(&mut b, theirs).has_stream_state());
     let stream = a.open_stream(link, 5).unwrap();
     assert_eq!(a.write_stream(link, stream, b"x"), Ok(1));
     let out = drain(&mut a);
     feed(&mut b, 1, &out);
-    assert!(up(&mut b, theirs).has_streams());
+    assert!(up(&mut b, theirs).has_stream_state());
     let sent = !drain(&mut b).is_empty();
     assert!(sent || b.poll_timeout().is_some_and(|at| at <= Duration::from_millis(25)));
 }
