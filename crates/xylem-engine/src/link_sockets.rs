@@ -104,6 +104,17 @@ impl LinkSockets {
         self.opened.drain(..).for_each(|memory| self.sockets[i].give_back(memory));
     }
 
+    /// Drops the memory of opened datagrams that no socket has received.
+    pub(crate) fn drop_opened(&mut self) {
+        self.opened.clear();
+    }
+
+    /// Number of opened datagrams whose memory is kept.
+    #[cfg(test)]
+    pub(crate) fn opened(&self) -> usize {
+        self.opened.len()
+    }
+
     fn place_for(&self, to: SocketAddr) -> Option<usize> {
         let family = |s: &Udp| s.local().is_ipv4() == to.is_ipv4();
         let known = self.last_received_on.get(&to).copied();

@@ -188,6 +188,7 @@ impl Engine {
             let stride = bytes.len().max(1);
             self.forward_or_handle(now, ReceivedDatagrams { from, marked: false, stride, bytes });
         }
+        self.net.link_sockets.drop_opened();
         self.net.flush_relay();
         outcome
     }
