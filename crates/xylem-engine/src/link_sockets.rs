@@ -1,4 +1,4 @@
-//! [`LinkSockets`]: the UDP sockets for encrypted links, and which of them reaches an address.
+//! [`LinkSockets`]: the UDP sockets for encrypted links, and the one that reaches an address.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,9 +13,10 @@ use crate::polling::{PollSource, SocketPoll};
 
 /// What a received datagram was.
 pub(crate) enum ReceivedAs {
-    /// Of another protocol on the same socket, or none of this end's.
+    /// It belongs to another protocol on the same socket, or to none of this end's.
     Other,
-    /// Of a link or relay: answers leave from the socket that received it. With its memory, if a link has opened it.
+    /// It belongs to a link or relay: answers leave from the socket that received it. Its memory, if a link has opened
+    /// it.
     Link(Option<Bytes>),
 }
 
@@ -54,7 +55,7 @@ impl LinkSockets {
     }
 
     /// Takes a batch of datagrams from one socket. `take_in` gets each with its sender and whether it was marked.
-    /// `most`: addresses whose socket is remembered. Returns whether more may be waiting.
+    /// `most`: addresses for which the socket is remembered. Returns whether more may be waiting.
     pub(crate) fn receive(
         &mut self,
         i: usize,
