@@ -3,7 +3,8 @@
 
 Usage: docs/structure.py [--check] [--draw] [--circles] [--root DIR]
 
-Without a flag: production lines, files, lines of the longest one and dependencies of each crate.
+Without a flag: production lines, files, lines of the longest one and dependencies of each crate,
+and the structs of the product with the most fields.
 
   --check     one line for each rule that is broken, and exit status 1 if there is one
   --draw      writes docs/pictures/crates.svg
@@ -18,7 +19,7 @@ rename files. A link in a module's documentation names something that is in scop
 checks only the modules that it shows. docs/pictures/crates.svg is what --draw would write. A crate
 of the product with more than 12,000 lines is named in ARCHITECTURE.md, with the reason. No function
 takes two values as one parameter `(a, b): (A, B)`. A type has a name of its own in the product, but
-for those in SHARED_NAMES, which are old, to which none is added. Lengths are
+for those in SHARED_NAMES, which are old, to which none is added. Lengths and fields are
 printed and not limited: a limit on lines was met by moving lines to other rooms.
 
 Production lines are those of src/**/*.rs that a build without `cfg(test)` reads, with comments.
@@ -64,6 +65,10 @@ SHARED_NAMES = set(
 )
 TYPE = re.compile(r"^(?: *(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|union)|(?:pub(?:\([^)]*\))? )?type) (\w+)", re.MULTILINE)
 TUPLE_PARAMETER = re.compile(r"^\((?:mut )?\w+(?:, (?:mut )?\w+)+\):")
+STRUCT = re.compile(r"^ *(?:pub(?:\([^)]*\))? )?struct (\w+)[^;{(]*\{\n(.*?)^ *\}", re.MULTILINE | re.DOTALL)
+FIELD = re.compile(r"^ *(?:pub(?:\([^)]*\))? )?(?:r#)?[a-z]\w*:(?!:)", re.MULTILINE)
+# Structs in the report: those with the most fields.
+MOST_STRUCTS = 12
 TESTS = "\n#[cfg(test)]\nmod tests {"
 LINK = re.compile(r"\[`([\w:]+)(?:!|\(\))?`\](?:\(([\w:]+)\))?")
 TARGET = re.compile(r"^//! \[`([\w:]+)`\]: ([\w:]+)$", re.MULTILINE)
@@ -204,6 +209,16 @@ def tuple_parameters(crate: Crate) -> list[tuple[pathlib.Path, str]]:
             if any(map(TUPLE_PARAMETER.match, parameters(text, function.end()))):
                 found.append((file, function[1]))
     return found
+
+
+def largest_structs(crates: list[Crate]) -> list[tuple[int, str, pathlib.Path]]:
+    """The structs with the most fields: how many, name and file."""
+    found = []
+    for crate in crates:
+        for file in crate.lines:
+            for name, body in STRUCT.findall(file.read_text().split(TESTS)[0]):
+                found.append((len(FIELD.findall(body)), name, file))
+    return sorted(found, key=lambda one: (-one[0], one[1]))[:MOST_STRUCTS]
 
 
 def shared_names(crates: list[Crate]) -> dict[str, list[str]]:
@@ -349,8 +364,12 @@ def main() -> int:
             longest = max(crate.lines.values(), default=0)
             counts = f"{lines:7}{len(crate.lines):5}{longest:6}"
             print(f"{crate.name:18}{counts}  {' '.join(crate.uses)}")
-        whole = sum(sum(crate.lines.values()) for crate in product(root, crates))
+        shipped = product(root, crates)
+        whole = sum(sum(crate.lines.values()) for crate in shipped)
         print(f"{'the product':18}{whole:7}")
+        print("\nfields of the largest structs, arguments and rows among them:")
+        for fields, name, file in largest_structs(shipped):
+            print(f"{fields:4} {name:18}{file.relative_to(root)}")
     return 0
 
 

@@ -2,19 +2,51 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_peers::admission::{AdmissionVerdict, Capacity, FaceKind, FaceStanding};
+use xylem_peers::admission::{
+    AdmissionVerdict, Capacity, FaceKind, FaceStanding, UnprovenAllowance,
+};
 
-use super::{Engine, EngineEvent};
+use super::Engine;
 use crate::faces::{EngineFace, FaceLimits, FaceTrouble, Transport, admission};
+
+/// UDP peers whose address is not proven: what they may be sent, and which of them are to prove it.
+pub(super) struct UnprovenPeers {
+    /// What they are sent beyond three bytes for one.
+    allowance: UnprovenAllowance,
+    /// Those that are to be challenged; maybe also faces that have ended.
+    asking: Vec<FaceId>,
+}
+
+impl UnprovenPeers {
+    /// `budget`: bytes beyond three for one for each address. `secret`: random.
+    pub(super) fn new(budget: u32, secret: [u8; 32]) -> Self {
+        Self { allowance: UnprovenAllowance::new(budget, secret), asking: Vec::new() }
+    }
+
+    /// Returns whether an address may be sent `bytes` beyond three for one, and counts them.
+    #[inline]
+    pub(super) fn draw(&mut self, now: Duration, ip: IpAddr, bytes: usize) -> bool {
+        self.allowance.draw(now, ip, bytes)
+    }
+
+    /// Has a peer challenged with the next flush.
+    #[inline]
+    pub(super) fn challenge(&mut self, face: FaceId) {
+        if self.asking.last() != Some(&face) {
+            self.asking.push(face);
+        }
+    }
+}
 
 impl Engine {
     /// Replaces the default limits; call it before anything arrives.
     pub fn set_limits(&mut self, limits: FaceLimits) {
         self.net.limits = limits;
         self.net.admission = admission(limits.faces);
-        self.net.allowance.set_budget(limits.unproven_bytes);
+        self.net.unproven.allowance.set_budget(limits.unproven_bytes);
     }
 
     /// Returns whether a peer may have a face. If it takes another face's place, that face ends.
@@ -56,7 +88,7 @@ impl Engine {
     /// Reports that all places of a kind are taken.
     pub(super) fn report_no_room(&mut self, kind: FaceKind) {
         let Capacity { faces, connections, .. } = self.net.admission.capacity();
-        self.trouble(FaceTrouble::Crowded(kind), || match kind {
+        self.net.pending.push_trouble(FaceTrouble::Crowded(kind), || match kind {
             FaceKind::Datagrams => format!(
                 "the limit of faces for UDP peers is reached ({faces} faces in all): new ones replace unused ones; \
                  a node's setting is max_faces"
@@ -78,20 +110,11 @@ impl Engine {
             ConnectionAborted | Interrupted => true,
             WouldBlock => false,
             _ => {
-                self.trouble(FaceTrouble::Accepting, || {
+                self.net.pending.push_trouble(FaceTrouble::Accepting, || {
                     format!("cannot accept connections: {e}; is the limit of open files (ulimit -n) too low?")
                 });
                 false
             }
-        }
-    }
-
-    fn trouble(&mut self, trouble: FaceTrouble, what: impl FnOnce() -> String) {
-        if !self.net.reported_troubles.contains(&trouble) {
-            self.net.reported_troubles.push(trouble);
-            let what = what();
-            tracing::warn!(what);
-            self.net.pending.push_back(EngineEvent::Trouble { what });
         }
     }
 
@@ -100,7 +123,7 @@ impl Engine {
         let now = self.now();
         let mut mute = None;
         let net = &mut self.net;
-        for id in net.asking.drain(..) {
+        for id in net.unproven.asking.drain(..) {
             let Some(EngineFace {
                 transport: Transport::Udp { socket, remote, unproven: Some(unproven) },
                 ..
@@ -109,12 +132,12 @@ impl Engine {
                 continue;
             };
             if let Some(question) = unproven.probe_due(now, || xylem_base::random().ok()) {
-                net.udp_sockets[*socket].queue(*remote, &question);
+                net.plain_sockets.queue(*socket, *remote, &question);
                 mute = unproven.is_mute().then_some(*remote).or(mute);
             }
         }
         if let Some(remote) = mute {
-            self.trouble(FaceTrouble::Unproven, || {
+            self.net.pending.push_trouble(FaceTrouble::Unproven, || {
                 format!(
                     "udp://{remote} has not proven its address, and no budget for such addresses is left, so it \
                      receives three bytes for each byte it sends: let it connect over TCP, or see udp_prove, \
@@ -136,7 +159,7 @@ impl Engine {
         let Some(proven) = unproven.take() else { return };
         tracing::debug!(face = %id, %remote, "the address is proven");
         for frame in proven.answered() {
-            net.udp_sockets[*socket].queue(*remote, &frame);
+            net.plain_sockets.queue(*socket, *remote, &frame);
         }
         if let Some(seat) = *seat {
             net.admission.raise(seat, FaceStanding::Proven);

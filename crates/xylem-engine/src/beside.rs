@@ -4,6 +4,7 @@
 //! A restarted peer sends no reset to peers that it no longer knows, because a reset would reveal it to strangers. So
 //! the side that dialled finds out by itself.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -16,12 +17,73 @@ use super::Engine;
 use crate::faces::{EngineFace, Transport};
 
 /// How long a dial may have answers.
-pub(super) const ANSWERS: Duration = Duration::from_secs(12);
+const ANSWERS: Duration = Duration::from_secs(12);
+
+/// What this end's dials are for, beside the link that each face has.
+#[derive(Default)]
+pub(super) struct LinksBeside {
+    /// What dials without a key use to get an answer.
+    knock: Option<[u8; 32]>,
+    /// Dials by the knock: until when further answers are accepted, and the dialled peer.
+    keyless: HashMap<LinkId, (Duration, PeerAddress)>,
+    /// Dials of peers that have a silent link, with the silent link's face.
+    standbys: HashMap<LinkId, FaceId>,
+}
+
+impl LinksBeside {
+    pub(super) fn set_knock(&mut self, knock: [u8; 32]) {
+        self.knock = Some(knock);
+    }
+
+    /// The knock for dials without a key. With one, the program judges all answers; without, the first is kept.
+    pub(super) fn knock(&self) -> Option<&[u8; 32]> {
+        self.knock.as_ref()
+    }
+
+    /// Records a dial, so that further answers are accepted for a while if it expects no key.
+    pub(super) fn note_dial(&mut self, now: Duration, link: LinkId, peer: &PeerAddress) {
+        if peer.is_keyless() && self.knock.is_some() {
+            self.keyless.insert(link, (now + ANSWERS, peer.clone()));
+        }
+    }
+
+    /// The peer of a dial that still accepts further answers.
+    fn expected_by(&self, dial: LinkId) -> Option<&PeerAddress> {
+        self.keyless.get(&dial).map(|(_, peer)| peer)
+    }
+
+    /// Forgets dials whose time for further answers is over.
+    fn forget_old(&mut self, now: Duration) {
+        self.keyless.retain(|_, (until, _)| now < *until);
+    }
+
+    /// Records a dial that is to replace the silent link of a face.
+    pub(super) fn add_standby(&mut self, link: LinkId, face: FaceId) {
+        self.standbys.insert(link, face);
+    }
+
+    /// Takes the face whose silent link this one is to replace, when it has come up or ended.
+    pub(super) fn take_standby(&mut self, link: LinkId) -> Option<FaceId> {
+        self.standbys.remove(&link)
+    }
+
+    fn has_standby(&self, face: FaceId) -> bool {
+        self.standbys.values().any(|waits| *waits == face)
+    }
+
+    /// Takes the dials for faces that are not silent any more.
+    fn take_needless(
+        &mut self,
+        is_silent: impl Fn(FaceId) -> bool,
+    ) -> impl Iterator<Item = LinkId> {
+        self.standbys.extract_if(move |_, face| !is_silent(*face)).map(|(link, _)| link)
+    }
+}
 
 impl Engine {
     /// Takes a link of our dial that is up and that no face has.
     pub(super) fn take_extra_link(&mut self, link: LinkId, dial: LinkId) {
-        if let Some(id) = self.net.standbys.remove(&link) {
+        if let Some(id) = self.net.beside.take_standby(link) {
             if self.has_streams(id) {
                 // The program on either end opened them on the silent link, and would wait for ever on a face that
                 // seems to go on. It learns that they have ended, and dials again.
@@ -33,7 +95,7 @@ impl Engine {
                 Some(silent) => self.close_transport(&silent),
                 None => self.net.endpoint.close(link),
             }
-        } else if let Some((_, peer)) = self.net.keyless.get(&dial) {
+        } else if let Some(peer) = self.net.beside.expected_by(dial) {
             // The program judges whether the key is the right one, as it does for the first answer.
             let peer = peer.clone();
             let (remote, local) = (peer.face_uri(), FaceUri::Null);
@@ -58,7 +120,7 @@ impl Engine {
     /// the silent one. The silent link stays if it receives something first.
     pub(super) fn redial_silent(&mut self, now: Duration) {
         let net = &mut self.net;
-        net.keyless.retain(|_, (until, _)| now < *until);
+        net.beside.forget_old(now);
         let silent = |(id, face): (FaceId, &EngineFace)| -> Option<(FaceId, SocketAddr, PeerKey)> {
             let (
                 Transport::Link(link),
@@ -71,14 +133,14 @@ impl Engine {
             Some((id, up.remote(), up.peer()))
         };
         let silent: Vec<_> = net.faces.iter().filter_map(silent).collect();
-        let needless = |id: &FaceId| !silent.iter().any(|(silent, ..)| silent == id);
-        for link in net.standbys.extract_if(|_, id| needless(id)).map(|(link, _)| link) {
+        let is_silent = |id: FaceId| silent.iter().any(|(silent, ..)| *silent == id);
+        for link in net.beside.take_needless(is_silent) {
             net.endpoint.close(link);
         }
         for (id, address, key) in silent {
             if self.face(id).is_some_and(|face| face.persistency == Persistency::Permanent) {
                 self.fail_face(id, "it stopped answering");
-            } else if !self.net.standbys.values().any(|waits| *waits == id) {
+            } else if !self.net.beside.has_standby(id) {
                 tracing::debug!(face = %id, %address, "the peer is silent; dialling it again");
                 if let Some(PeerAddress::Relayed { relay, target, .. }) =
                     self.face(id).and_then(|face| face.peer.clone())
@@ -88,7 +150,7 @@ impl Engine {
                     continue;
                 }
                 let link = self.net.endpoint.connect(now, address, Some(key));
-                self.net.standbys.insert(link, id);
+                self.net.beside.add_standby(link, id);
             }
         }
     }
@@ -136,7 +198,7 @@ mod tests {
             |engines, told| {
                 events = told.iter().map(|event| format!("{event:?}")).collect();
                 // Its side has a link again.
-                let silent = engines[0].net.standbys.len() == 1;
+                let silent = engines[0].net.beside.standbys.len() == 1;
                 !silent && told.iter().any(comes_up)
             },
         );

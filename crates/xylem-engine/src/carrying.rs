@@ -49,11 +49,12 @@ impl Engine {
             return self.report_no_room(FaceKind::Connection);
         }
         let id = self.net.carriers.next_id();
-        let token = self.net.token(PollSource::Carrier(id));
-        let Network { carriers, poll, .. } = &mut self.net;
-        if carriers.accept(now, id, token, CarrierAccept { carrier, socket, far }, poll).is_err() {
-            self.net.tokens.remove(&token);
-        }
+        let Network { carriers, polling, .. } = &mut self.net;
+        let accepted = CarrierAccept { carrier, socket, far };
+        // A connection that the system does not let us use is closed.
+        let _ = polling.register(PollSource::Carrier(id), |token, poll| {
+            carriers.accept(now, id, token, accepted, poll)
+        });
     }
 
     /// Dials a connection and, over it, a link.
@@ -64,12 +65,10 @@ impl Engine {
     ) -> io::Result<Transport> {
         let now = self.now();
         let id = self.net.carriers.next_id();
-        let token = self.net.token(PollSource::Carrier(id));
-        let Network { carriers, poll, .. } = &mut self.net;
-        if let Err(e) = carriers.dial(now, id, token, to, poll) {
-            self.net.tokens.remove(&token);
-            return Err(e);
-        }
+        let Network { carriers, polling, .. } = &mut self.net;
+        polling.register(PollSource::Carrier(id), |token, poll| {
+            carriers.dial(now, id, token, to, poll)
+        })?;
         let address = self.net.carriers.address(id);
         let link = self.net.connect_link(now, address, key);
         self.net.carriers.attach(id, link);
@@ -93,7 +92,7 @@ impl Engine {
         self.drain_endpoint(now);
         self.drain_relays(now);
         match outcome {
-            Ok(true) => self.net.unfinished.push(source),
+            Ok(true) => self.net.polling.unfinished(source),
             Ok(false) => {}
             Err(e) => self.end_carrier(id, e),
         }
@@ -118,7 +117,7 @@ impl Engine {
         let Some((token, link)) = self.net.carriers.remove(id) else { return };
         let why = why.into();
         tracing::debug!(carrier = ?id, %why, "carrier connection has ended");
-        self.net.tokens.remove(&token);
+        self.net.polling.forget(token);
         let Some(link) = link else { return };
         // A link that has moved to a better way meanwhile goes on there.
         let here = self.net.carriers.address(id);
@@ -152,7 +151,7 @@ impl Engine {
             let uri = |address| FaceUri::Carried(carrier, endpoint(address));
             (uri(far), uri(near))
         } else {
-            (FaceUri::Xylem(endpoint(remote)), self.net.link_uri(remote))
+            (FaceUri::Xylem(endpoint(remote)), self.net.link_sockets.uri_for(remote))
         };
         let address = match &far {
             FaceUri::Carried(..) => FaceAddress::Uri(far.clone()),

@@ -1,6 +1,6 @@
-//! The wall clock, for code that has no clock, and detection of sleep.
+//! The wall clock, for code that has no clock. [`EngineClock`]: the engine's own time, and what it does at intervals.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use xylem_base::UnixTime;
 
@@ -9,19 +9,73 @@ pub fn wall_clock() -> UnixTime {
     UnixTime::new(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
+/// Interval at which idle faces, failed dials and refusing listeners are checked.
+const HOUSEKEEPING: Duration = Duration::from_secs(1);
+/// Interval at which links take in new randomness from the system: several times for each ratchet.
+const ENTROPY: Duration = Duration::from_secs(30);
+
+/// The time since an engine was made, and when it does its periodic work.
+pub(crate) struct EngineClock {
+    epoch: Instant,
+    awake: Wakefulness,
+    housekeeping: Duration,
+    entropy: Duration,
+}
+
+impl EngineClock {
+    /// Begins now.
+    pub(crate) fn new() -> Self {
+        let (epoch, awake) = (Instant::now(), Wakefulness::default());
+        Self { epoch, awake, housekeeping: Duration::ZERO, entropy: ENTROPY }
+    }
+
+    /// Time since the engine was made.
+    pub(crate) fn now(&self) -> Duration {
+        self.epoch.elapsed()
+    }
+
+    /// Records the end of a turn of the loop, by this clock and by the wall clock. Returns whether the machine slept.
+    pub(crate) fn slept(&mut self, now: Duration, wall: Duration) -> bool {
+        self.awake.slept(now, wall)
+    }
+
+    /// Whether housekeeping is due; the next is then due after its interval.
+    pub(crate) fn housekeeping_is_due(&mut self, now: Duration) -> bool {
+        let is_due = now >= self.housekeeping;
+        if is_due {
+            self.housekeeping = now + HOUSEKEEPING;
+        }
+        is_due
+    }
+
+    /// New randomness for links, when it is due. Where the system gives none, the next housekeeping tries again.
+    pub(crate) fn entropy(
+        &mut self,
+        now: Duration,
+        draw: impl FnOnce() -> Option<[u8; 32]>,
+    ) -> Option<[u8; 32]> {
+        if now < self.entropy {
+            return None;
+        }
+        let drawn = draw()?;
+        self.entropy = now + ENTROPY;
+        Some(drawn)
+    }
+}
+
 /// A clock that advances this much more than a turn of the loop takes means that the machine or the program was asleep.
 const SLEEP_THRESHOLD: Duration = Duration::from_secs(5);
 
 /// Detects that this machine was asleep: a clock has advanced by more than a turn of the loop takes. It compares two
 /// clocks, because the monotonic one may stand still during sleep (Linux and macOS), and users may set the other.
 #[derive(Default)]
-pub(crate) struct Wakefulness {
+struct Wakefulness {
     last: Option<(Duration, Duration)>,
 }
 
 impl Wakefulness {
     /// Records the end of a turn, by the monotonic clock and by the wall clock. Returns whether the machine slept.
-    pub(crate) fn slept(&mut self, now: Duration, wall: Duration) -> bool {
+    fn slept(&mut self, now: Duration, wall: Duration) -> bool {
         let last = self.last.replace((now, wall));
         last.is_some_and(|(before, day)| {
             now > before + SLEEP_THRESHOLD || wall > day + SLEEP_THRESHOLD

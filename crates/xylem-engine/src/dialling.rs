@@ -9,9 +9,7 @@ use xylem_forward::{FaceId, FaceScope, LinkType};
 use xylem_link::{LinkId, PeerKey, StaticKey};
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_peers::reachable::{PeerAddress, endpoint};
-use xylem_sockets::Udp;
 
-use super::beside::ANSWERS;
 use super::listening::scope_of;
 use super::{Engine, EngineEvent, FaceEnd, Network};
 use crate::faces::{EngineFace, Transport};
@@ -61,7 +59,7 @@ impl Engine {
 
     /// Sets the knock for dials of peers with an unknown key; see [`xylem_link::Endpoint::answer_knock`].
     pub fn set_knock(&mut self, knock: [u8; 32]) {
-        self.net.knock = Some(knock);
+        self.net.beside.set_knock(knock);
     }
 
     /// Makes a face to a peer. It can be used after [`EngineEvent::FaceUp`]; a permanent face is kept and dialled again
@@ -115,8 +113,9 @@ impl Engine {
             self.bind_link(wildcard(SocketAddr::from(([0; 4], 0))))?;
         }
         let id = self.face_to(peer, Persistency::Persistent);
-        let link = self.net.connect_link(self.now(), to, peer.link_key().map(PeerKey));
-        self.note_keyless(link, peer);
+        let now = self.now();
+        let link = self.net.connect_link(now, to, peer.link_key().map(PeerKey));
+        self.net.beside.note_dial(now, link, peer);
         self.net.faces.replace_transport(id, Transport::Link(link));
         Ok(id)
     }
@@ -125,7 +124,7 @@ impl Engine {
     fn face_of_group(&self, group: SocketAddr) -> io::Result<FaceId> {
         let is_it = |face: &EngineFace| match face.transport {
             Transport::Multicast(number) => {
-                let joined = self.net.multicast[number].group();
+                let joined = self.net.plain_sockets.group(number);
                 // Without an interface any of them will do.
                 let is_there = matches!((joined, group), (SocketAddr::V6(joined), SocketAddr::V6(wanted))
                     if wanted.scope_id() == 0 && joined.ip() == wanted.ip());
@@ -141,16 +140,17 @@ impl Engine {
     fn connect(&mut self, id: FaceId, peer: &PeerAddress) -> io::Result<()> {
         let transport = match peer {
             PeerAddress::Link { address, key } => {
-                if self.net.link_socket_for(*address).is_none() {
+                if self.net.link_sockets.socket_for(*address).is_none() {
                     self.bind_link(wildcard(*address))?;
                 }
-                let link = self.net.connect_link(self.now(), *address, key.map(PeerKey));
-                self.note_keyless(link, peer);
+                let now = self.now();
+                let link = self.net.connect_link(now, *address, key.map(PeerKey));
+                self.net.beside.note_dial(now, link, peer);
                 Transport::Link(link)
             }
             PeerAddress::Udp(address) => {
                 let socket = self.udp_socket_for(*address)?;
-                let local = self.net.udp_sockets[socket].local();
+                let local = self.net.plain_sockets.local(socket);
                 self.note_local(id, FaceUri::Udp(endpoint(local)));
                 // This end has chosen the address, so it counts as proven.
                 Transport::Udp { socket, remote: *address, unproven: None }
@@ -177,20 +177,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Records a dial that expects no key, so that further answers are accepted for a while.
-    pub(super) fn note_keyless(&mut self, link: LinkId, peer: &PeerAddress) {
-        if peer.is_keyless() && self.net.knock.is_some() {
-            self.net.keyless.insert(link, (self.now() + ANSWERS, peer.clone()));
-        }
-    }
-
     fn udp_socket_for(&mut self, to: SocketAddr) -> io::Result<usize> {
-        let family = |s: &Udp| s.local().is_ipv4() == to.is_ipv4();
-        if let Some(socket) = self.net.udp_sockets.iter().position(family) {
+        if let Some(socket) = self.net.plain_sockets.socket_for(to) {
             return Ok(socket);
         }
         self.bind_udp(wildcard(to))?;
-        Ok(self.net.udp_sockets.len() - 1)
+        let bound = self.net.plain_sockets.socket_for(to);
+        bound.ok_or_else(|| io::ErrorKind::AddrNotAvailable.into())
     }
 
     /// Records the address of this end of a dialled face.
@@ -248,7 +241,7 @@ impl Engine {
         if !known {
             let why = why.into();
             tracing::info!(face = %id, %peer, %why, "face is down; it is dialled again");
-            self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: false });
+            self.net.pending.push(EngineEvent::FaceDown { face: id, peer, why, gone: false });
         }
     }
 
@@ -266,7 +259,7 @@ impl Engine {
         }
         let (peer, why) = (face.address, why.into());
         tracing::info!(face = %id, %peer, %why, "face is gone");
-        self.net.pending.push_back(EngineEvent::FaceDown { face: id, peer, why, gone: true });
+        self.net.pending.push(EngineEvent::FaceDown { face: id, peer, why, gone: true });
     }
 
     /// Closes every link, after all waiting data, so that peers need not wait for a timeout.
@@ -293,8 +286,8 @@ impl Engine {
                 self.net.endpoint.close(*link);
                 self.net.carriers.release(now, *link);
             }
-            Transport::Stream(stream) => drop(self.net.tokens.remove(&stream.token())),
-            Transport::WebSocket(socket) => drop(self.net.tokens.remove(&socket.token())),
+            Transport::Stream(stream) => self.net.polling.forget(stream.token()),
+            Transport::WebSocket(socket) => self.net.polling.forget(socket.token()),
             _ => {}
         }
     }
@@ -342,7 +335,7 @@ impl Network {
         to: SocketAddr,
         key: Option<PeerKey>,
     ) -> LinkId {
-        match (key, &self.knock) {
+        match (key, self.beside.knock()) {
             (None, Some(knock)) => self.endpoint.connect_by_knock(now, to, knock),
             (key, _) => self.endpoint.connect(now, to, key),
         }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use xylem_forward::{FaceId, LearnedRoute, OutgoingPacket, Outlet};
 use xylem_packet::link_service::LinkHeaders;
-use xylem_peers::admission::{FaceStanding, UnprovenAllowance};
+use xylem_peers::admission::FaceStanding;
 
 use super::{EngineEvent, Network};
+use crate::admitting::UnprovenPeers;
 use crate::faces::{EngineFace, Transport};
+use crate::plain_sockets::PlainSockets;
 use xylem_link::Endpoint;
-use xylem_sockets::Multicast;
-use xylem_sockets::Udp;
 
 /// Receives the forwarder's packets while one incoming packet is handled.
 pub(super) struct Dispatch<'a> {
@@ -36,22 +36,13 @@ impl<'a> Dispatch<'a> {
 
     /// Runs the timer of a face's link service, which may send.
     pub(super) fn link_service_timeout(&mut self, id: FaceId) {
-        let Network { faces, endpoint, udp_sockets, multicast, allowance, .. } = &mut *self.net;
+        let Network { faces, endpoint, plain_sockets, unproven, .. } = &mut *self.net;
         let Some(face) = faces.get_mut(id) else { return };
         let EngineFace { link_service, transport, .. } = face;
         let now = self.now;
-        let mut wire = FaceSockets { now, endpoint, udp_sockets, multicast, allowance };
+        let mut wire = FaceSockets { now, endpoint, plain_sockets, unproven };
         link_service.handle_timeout(self.now, &mut |frame| wire.write(transport, frame));
-        self.note_unflushed(id);
-    }
-
-    fn note_unflushed(&mut self, id: FaceId) {
-        let Some(face) = self.net.faces.get_mut(id) else { return };
-        let buffers = matches!(face.transport, Transport::Stream(_) | Transport::WebSocket(_));
-        if buffers && !face.unflushed {
-            face.unflushed = true;
-            self.net.unflushed.push(id);
-        }
+        faces.note_unflushed(id);
     }
 }
 
@@ -64,7 +55,7 @@ impl Outlet for Dispatch<'_> {
             LearnedRoute::NoRoute { face, name } => (face, name, None),
         };
         let (name, announcement) = (name.to_name(), announcement.map(<[u8]>::to_vec));
-        self.net.pending.push_back(EngineEvent::LearnedRoute { face, name, announcement });
+        self.net.pending.push(EngineEvent::LearnedRoute { face, name, announcement });
     }
 
     #[inline]
@@ -72,14 +63,11 @@ impl Outlet for Dispatch<'_> {
         let Network {
             faces,
             endpoint,
-            udp_sockets,
-            multicast,
+            plain_sockets,
             pending,
-            unflushed,
             carriers,
             admission,
-            allowance,
-            asking,
+            unproven: unproven_peers,
             ..
         } = &mut *self.net;
         let Some(face) = faces.get_mut(to) else { return };
@@ -87,7 +75,7 @@ impl Outlet for Dispatch<'_> {
             let from = out.incoming_face.unwrap_or(self.from);
             let packet = slice_of(self.backing, out.packet);
             let marked = out.congestion_mark.is_some_and(|mark| mark > 0);
-            pending.push_back(EngineEvent::Packet { from, packet, nack: out.nack, marked });
+            pending.push(EngineEvent::Packet { from, packet, nack: out.nack, marked });
             return;
         }
         // An answer brings the token back, which proves the address that it came from.
@@ -114,16 +102,16 @@ impl Outlet for Dispatch<'_> {
         };
         let EngineFace { link_service, transport, .. } = face;
         let now = self.now;
-        let mut wire = FaceSockets { now, endpoint, udp_sockets, multicast, allowance };
+        let unproven = &mut *unproven_peers;
+        let mut wire = FaceSockets { now, endpoint, plain_sockets, unproven };
         // A packet that a link service can't carry is lost, as on a network.
         let _ = link_service.send(self.now, out.packet, &headers, queued, &mut |frame| {
             wire.write(transport, frame);
         });
         if let Transport::Udp { unproven: Some(unproven), .. } = &face.transport
             && unproven.wants_proof()
-            && asking.last() != Some(&to)
         {
-            asking.push(to);
+            unproven_peers.challenge(to);
         }
         if let Some(seat) = face.seat
             && out.nack.is_none()
@@ -131,14 +119,13 @@ impl Outlet for Dispatch<'_> {
         {
             admission.raise(seat, FaceStanding::Useful);
         }
-        if !face.unflushed
-            && matches!(face.transport, Transport::Stream(_) | Transport::WebSocket(_))
-        {
-            face.unflushed = true;
-            unflushed.push(to);
+        let (wants_flush, has_timer) =
+            (face.wants_flush(), face.link_service.poll_timeout().is_some());
+        if wants_flush {
+            faces.note_unflushed(to);
         }
-        if face.link_service.poll_timeout().is_some() {
-            self.net.note_timer(to);
+        if has_timer {
+            faces.note_timer(to);
         }
     }
 }
@@ -147,9 +134,8 @@ impl Outlet for Dispatch<'_> {
 struct FaceSockets<'a> {
     now: Duration,
     endpoint: &'a mut Endpoint,
-    udp_sockets: &'a mut [Udp],
-    multicast: &'a mut [Multicast],
-    allowance: &'a mut UnprovenAllowance,
+    plain_sockets: &'a mut PlainSockets,
+    unproven: &'a mut UnprovenPeers,
 }
 
 impl FaceSockets<'_> {
@@ -160,13 +146,13 @@ impl FaceSockets<'_> {
             Transport::Stream(stream) => drop(stream.queue(frame)),
             Transport::Link(link) => drop(self.endpoint.send(*link, frame)),
             Transport::Udp { socket, remote, unproven } => {
-                let (now, allowance) = (self.now, &mut *self.allowance);
-                let draw = |missing| allowance.draw(now, remote.ip(), missing);
+                let (now, peers) = (self.now, &mut *self.unproven);
+                let draw = |missing| peers.draw(now, remote.ip(), missing);
                 if unproven.as_mut().is_none_or(|unproven| unproven.may_send(frame, draw)) {
-                    self.udp_sockets[*socket].queue(*remote, frame);
+                    self.plain_sockets.queue(*socket, *remote, frame);
                 }
             }
-            Transport::Multicast(group) => self.multicast[*group].send(frame),
+            Transport::Multicast(group) => self.plain_sockets.send_to_group(*group, frame),
             Transport::WebSocket(socket) => drop(socket.queue(frame)),
             Transport::Internal | Transport::Down(_) => {}
         }

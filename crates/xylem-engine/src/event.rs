@@ -1,5 +1,7 @@
-//! [`EngineEvent`]: the events that a program receives. [`FaceEnd`]: why a face ended.
+//! [`EngineEvent`]: the events that a program receives. [`FaceEnd`]: why a face ended. [`PendingEvents`]: those that the
+//! program has not received yet.
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 
@@ -10,6 +12,7 @@ use xylem_packet::{NackReason, Name};
 use xylem_peers::reachable::{FaceAddress, KEYLESS};
 use xylem_reach::relay::RelayRefusal;
 
+use crate::faces::FaceTrouble;
 use crate::reaching::RelayNotice;
 
 /// Why a face's connection ended, or never came up.
@@ -144,4 +147,37 @@ pub enum StreamEvent {
     Stopped,
     /// Everything that was written, and the end, has arrived.
     Delivered,
+}
+
+/// Events that wait for the program, in order. A trouble is among them once in the engine's life.
+#[derive(Default)]
+pub(crate) struct PendingEvents {
+    events: VecDeque<EngineEvent>,
+    troubles: Vec<FaceTrouble>,
+}
+
+impl PendingEvents {
+    #[inline]
+    pub(crate) fn push(&mut self, event: EngineEvent) {
+        self.events.push_back(event);
+    }
+
+    /// Reports a trouble, unless one of its kind was reported before.
+    pub(crate) fn push_trouble(&mut self, trouble: FaceTrouble, what: impl FnOnce() -> String) {
+        if !self.troubles.contains(&trouble) {
+            self.troubles.push(trouble);
+            let what = what();
+            tracing::warn!(what);
+            self.push(EngineEvent::Trouble { what });
+        }
+    }
+
+    /// Takes the oldest event.
+    pub(crate) fn pop(&mut self) -> Option<EngineEvent> {
+        self.events.pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
 }

@@ -17,9 +17,12 @@ mod dialling;
 mod dispatch;
 mod event;
 mod guests;
+mod link_sockets;
 mod listening;
 mod look_up;
 mod meeting;
+mod plain_sockets;
+mod polling;
 mod program;
 mod reaching;
 mod receiving;
@@ -28,63 +31,46 @@ mod streams;
 #[cfg(test)]
 mod testing;
 
-use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use mio::{Events, Poll, Token, Waker};
+use mio::Waker;
 use xylem_forward::{FaceId, FaceScope, Forwarder, IncomingPacket};
-use xylem_link::{Endpoint as LinkEndpoint, LinkId, LinkStats};
-use xylem_mgmt::{FaceUri, UriAuthority};
+use xylem_link::{Endpoint as LinkEndpoint, LinkStats};
+use xylem_mgmt::FaceUri;
 use xylem_packet::NackReason;
-use xylem_peers::admission::{Admission, UnprovenAllowance};
-use xylem_peers::reachable::{FaceAddress, PeerAddress, endpoint};
+use xylem_peers::admission::Admission;
+use xylem_peers::reachable::{FaceAddress, endpoint};
 
 pub use crate::addresses::{advertised, offered, routed};
+use crate::admitting::UnprovenPeers;
+use crate::beside::LinksBeside;
 pub use crate::binding::{bind_carriers, bind_links, bind_plain, bind_sites, dial_from};
-use crate::clock::Wakefulness;
+use crate::clock::EngineClock;
 pub use crate::clock::{now_ms, wall_clock};
 pub use crate::error::{EngineError, certificate};
+use crate::event::PendingEvents;
 use crate::faces::EngineFaces;
 pub use crate::faces::{EngineFace, FaceLimits, FaceTrouble, Transport};
 use dispatch::Dispatch;
 pub use event::{EngineEvent, FaceEnd, StreamEvent};
+use link_sockets::LinkSockets;
 use listening::FaceListener;
 pub use look_up::{look_up, look_up_place, resolve, ways_to};
 pub use meeting::Meeting;
 use meeting::SocketSharers;
+use plain_sockets::PlainSockets;
+use polling::{PollSource, SocketPoll};
 pub use program::Program;
 use reaching::RelayConnections;
 pub use reaching::{RelayHandle, RelayNotice, RelayUse};
-use xylem_sockets::{
-    CarrierId, Carriers, EcnCapability, Multicast, ReadBuffer, ReceivedTrain, Udp,
-};
+use xylem_sockets::{Carriers, EcnCapability, ReadBuffer};
 
 /// Longest sleep, so that a raised stop flag is noticed.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
-/// Interval at which idle faces, failed dials and refusing listeners are checked.
-const HOUSEKEEPING: Duration = Duration::from_secs(1);
-/// Interval at which links take in new randomness from the system: several times for each ratchet.
-const ENTROPY: Duration = Duration::from_secs(30);
-
-/// The source of readiness that a poll token identifies.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum PollSource {
-    Link(usize),
-    Udp(usize),
-    Multicast(usize),
-    Listener(usize),
-    Carrier(CarrierId),
-    /// A socket opened for one attempt to punch through a NAT.
-    Extra(u16),
-    /// A relay's second port.
-    Second(usize),
-    /// A face with a connection of its own.
-    Face(FaceId),
-}
 
 /// See the module's documentation.
 pub struct Engine {
@@ -100,28 +86,14 @@ pub struct Engine {
 
 /// Everything but the forwarder, which calls back into it for each packet that leaves.
 pub struct Network {
-    epoch: Instant,
+    clock: EngineClock,
     limits: FaceLimits,
-    poll: Poll,
-    events: Events,
-    tokens: HashMap<Token, PollSource>,
-    next_token: usize,
-    unfinished: Vec<PollSource>,
-    ready: Vec<PollSource>,
-    /// Sources that have been read in this turn.
-    had_turn: HashSet<PollSource>,
-    /// Since when there was always more input to take in.
-    busy_since: Option<Duration>,
-    awake: Wakefulness,
+    polling: SocketPoll,
     endpoint: LinkEndpoint,
-    knock: Option<[u8; 32]>,
-    /// Dials that expect no key: until when further answers are accepted, and the dialled peer.
-    keyless: HashMap<LinkId, (Duration, PeerAddress)>,
-    /// Dials of peers that have a silent link, with the silent link's face.
-    standbys: HashMap<LinkId, FaceId>,
-    link_sockets: Vec<Udp>,
-    udp_sockets: Vec<Udp>,
-    multicast: Vec<Multicast>,
+    /// Links of our dials that no face has, and what dials without a key expect.
+    beside: LinksBeside,
+    link_sockets: LinkSockets,
+    plain_sockets: PlainSockets,
     listeners: Vec<FaceListener>,
     carriers: Carriers,
     reaching: RelayConnections,
@@ -134,25 +106,11 @@ pub struct Network {
     faces: EngineFaces,
     /// Decides which faces of other ends may stay.
     admission: Admission<FaceId>,
-    /// What unproven UDP peers are sent beyond three bytes for one.
-    allowance: UnprovenAllowance,
-    /// Unproven UDP peers that are to be probed.
-    asking: Vec<FaceId>,
-    reported_troubles: Vec<FaceTrouble>,
-    /// The link socket on which an address was last received, where there are several.
-    last_received_on: HashMap<SocketAddr, usize>,
-    pending: VecDeque<EngineEvent>,
-    /// Faces with something to write.
-    unflushed: Vec<FaceId>,
-    /// Faces with a running timer of their link service.
-    timed: Vec<FaceId>,
-    housekeeping: Duration,
-    entropy: Duration,
+    unproven: UnprovenPeers,
+    pending: PendingEvents,
     // Buffers that are reused for every packet.
     buffer: ReadBuffer,
-    trains: Vec<ReceivedTrain>,
     messages: Vec<Bytes>,
-    opened: Vec<Bytes>,
     datagram: Vec<u8>,
 }
 
@@ -183,24 +141,13 @@ impl Engine {
         let mut faces = EngineFaces::default();
         faces.insert(program, face);
         let net = Network {
-            epoch: Instant::now(),
+            clock: EngineClock::new(),
             limits: FaceLimits::default(),
-            poll: Poll::new()?,
-            events: Events::with_capacity(256),
-            tokens: HashMap::new(),
-            next_token: 0,
-            unfinished: Vec::new(),
-            ready: Vec::new(),
-            had_turn: HashSet::new(),
-            busy_since: None,
-            awake: Wakefulness::default(),
+            polling: SocketPoll::new()?,
             endpoint,
-            knock: None,
-            keyless: HashMap::new(),
-            standbys: HashMap::new(),
-            link_sockets: Vec::new(),
-            udp_sockets: Vec::new(),
-            multicast: Vec::new(),
+            beside: LinksBeside::default(),
+            link_sockets: LinkSockets::default(),
+            plain_sockets: PlainSockets::default(),
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
             reaching: RelayConnections::new(local_prefix),
@@ -209,19 +156,10 @@ impl Engine {
             introduces: false,
             faces,
             admission: crate::faces::admission(FaceLimits::default().faces),
-            allowance: UnprovenAllowance::new(FaceLimits::default().unproven_bytes, secret),
-            asking: Vec::new(),
-            reported_troubles: Vec::new(),
-            last_received_on: HashMap::new(),
-            pending: VecDeque::new(),
-            unflushed: Vec::new(),
-            timed: Vec::new(),
-            housekeeping: Duration::ZERO,
-            entropy: ENTROPY,
+            unproven: UnprovenPeers::new(FaceLimits::default().unproven_bytes, secret),
+            pending: PendingEvents::default(),
             buffer: ReadBuffer::default(),
-            trains: Vec::new(),
             messages: Vec::new(),
-            opened: Vec::new(),
             datagram: Vec::new(),
         };
         let mut engine = Self { forwarder, net, program, bytes_since_flush: 0, waker: None };
@@ -231,7 +169,7 @@ impl Engine {
 
     /// Time since the engine was made: the `now` of every sans-io part.
     pub fn now(&self) -> Duration {
-        self.net.epoch.elapsed()
+        self.net.clock.now()
     }
 
     /// A face's properties.
@@ -266,27 +204,25 @@ impl Engine {
     /// The face URIs at which this engine listens.
     pub fn listens_at(&self) -> Vec<FaceUri> {
         let net = &self.net;
-        let sockets = |sockets: &[Udp], uri: fn(UriAuthority) -> FaceUri| {
-            sockets.iter().map(|s| uri(endpoint(s.local()))).collect::<Vec<_>>()
-        };
         let mut found: Vec<FaceUri> = (net.listeners.iter())
             .filter(|listener| !listener.is_beside())
             .filter_map(FaceListener::uri)
             .collect();
-        found.extend(sockets(&net.udp_sockets, FaceUri::Udp));
-        found.extend(sockets(&net.link_sockets, FaceUri::Xylem));
+        found.extend(net.plain_sockets.locals().map(|local| FaceUri::Udp(endpoint(local))));
+        found.extend(net.link_sockets.locals().map(|local| FaceUri::Xylem(endpoint(local))));
         found
     }
 
     /// The addresses of its sockets for encrypted links.
     pub fn link_addresses(&self) -> Vec<SocketAddr> {
-        self.net.link_sockets.iter().map(Udp::local).collect()
+        self.net.link_sockets.locals().collect()
     }
 
     /// Bytes that the datagram sockets' receive buffers hold before the kernel drops datagrams.
     pub fn receive_capacity(&self) -> usize {
-        let capacities = self.net.link_sockets.iter().chain(&self.net.udp_sockets);
-        capacities.map(Udp::receive_capacity).min().unwrap_or(usize::MAX)
+        let links = self.net.link_sockets.receive_capacity();
+        let plain = self.net.plain_sockets.receive_capacity();
+        links.into_iter().chain(plain).min().unwrap_or(usize::MAX)
     }
 
     /// Gives a packet of the program to the forwarder.
@@ -331,33 +267,13 @@ impl Engine {
         let now = self.now();
         let forwarder = self.forwarder.poll_timeout();
         let net = &mut self.net;
-        let links = [net.endpoint.poll_timeout(), net.link_service_timeout()];
+        let links = [net.endpoint.poll_timeout(), net.faces.link_service_timeout()];
         let relays = [net.relay_timeout(), net.reaching.poll_timeout()];
         let others = [net.sharers.poll_timeout(), deadline, forwarder];
         let timers = links.into_iter().chain(relays).chain(others);
         let due = timers.flatten().min().map(|t| t.saturating_sub(now));
-        let idle = net.unfinished.is_empty() && net.pending.is_empty();
-        net.busy_since = if idle { None } else { net.busy_since.or(Some(now)) };
-        let sleep = if idle { due.unwrap_or(MAX_SLEEP).min(MAX_SLEEP) } else { Duration::ZERO };
-        match net.poll.poll(&mut net.events, Some(sleep)) {
-            Err(e) if e.kind() != io::ErrorKind::Interrupted => return Err(e),
-            _ => {}
-        }
-        let mut ready = std::mem::take(&mut net.ready);
-        ready.append(&mut net.unfinished);
-        for event in &net.events {
-            let Some(source) = net.tokens.get(&event.token()) else { continue };
-            ready.push(*source);
-            // One read may not reach the end, and no other event will report it.
-            if event.is_read_closed() {
-                net.unfinished.push(*source);
-            }
-        }
-        // A source may be listed for remaining and for new data: it gets one turn for both.
-        if ready.len() > 1 {
-            net.had_turn.clear();
-            ready.retain(|source| net.had_turn.insert(*source));
-        }
+        let sleep = due.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
+        let mut ready = net.polling.wait(now, sleep, !net.pending.is_empty())?;
         for source in ready.drain(..) {
             match source {
                 PollSource::Link(i) if self.net.relaying.is_some() => {
@@ -373,9 +289,9 @@ impl Engine {
                 PollSource::Face(face) => self.receive_connection(face, source),
             }
         }
-        self.net.ready = ready;
+        self.net.polling.end_round(ready);
         let (now, wall) = (self.now(), Duration::from_millis(now_ms()));
-        if self.net.awake.slept(now, wall) {
+        if self.net.clock.slept(now, wall) {
             tracing::info!("this machine was asleep");
             self.on_wake();
         }
@@ -401,7 +317,7 @@ impl Engine {
         let nothing = Bytes::new();
         let out = &mut Dispatch::new(&mut self.net, now, self.program, &nothing);
         self.forwarder.take_up_reads(now, out);
-        if self.net.link_service_timeout().is_some_and(|t| t <= now) {
+        if self.net.faces.link_service_timeout().is_some_and(|t| t <= now) {
             self.net.handle_link_service_timeouts(now);
         }
         if self.net.relay_timeout().is_some_and(|t| t <= now) {
@@ -410,12 +326,8 @@ impl Engine {
         if self.net.reaching.poll_timeout().is_some_and(|t| t <= now) {
             self.relay_timers(now);
         }
-        if now >= self.net.housekeeping {
-            self.net.housekeeping = now + HOUSEKEEPING;
-            if now >= self.net.entropy
-                && let Ok(random) = xylem_base::random()
-            {
-                self.net.entropy = now + ENTROPY;
+        if self.net.clock.housekeeping_is_due(now) {
+            if let Some(random) = self.net.clock.entropy(now, || xylem_base::random().ok()) {
                 self.net.endpoint.add_entropy(random);
             }
             self.forget_idle(now);
@@ -432,15 +344,11 @@ impl Engine {
     fn flush(&mut self) {
         self.flush_links();
         self.ask_unproven();
-        for socket in &mut self.net.udp_sockets {
-            socket.flush();
-        }
-        let mut unflushed = std::mem::take(&mut self.net.unflushed);
-        for id in unflushed.drain(..) {
+        self.net.plain_sockets.flush();
+        while let Some(id) = self.net.faces.next_unflushed() {
             let Some(face) = self.net.faces.get_mut(id) else { continue };
-            face.unflushed = false;
             let outcome = match &mut face.transport {
-                Transport::Stream(stream) => stream.flush(&self.net.poll),
+                Transport::Stream(stream) => stream.flush(self.net.polling.system()),
                 Transport::WebSocket(socket) => socket.flush(),
                 _ => Ok(()),
             };
@@ -448,7 +356,6 @@ impl Engine {
                 self.fail_face(id, e);
             }
         }
-        self.net.unflushed = unflushed;
     }
 
     /// Seals and sends what waits on encrypted links. Also called in the middle of long answers, so that queues stay
@@ -460,11 +367,11 @@ impl Engine {
         while let Some(transmit) = net.endpoint.poll_transmit(now, &mut net.datagram) {
             if net.carriers.is_synthetic(transmit.to) || net.reaching.is_synthetic(transmit.to) {
                 net.send_to_synthetic(now, &transmit);
-            } else if let Some(socket) = net.link_socket_for(transmit.to) {
+            } else {
                 let contents = &net.datagram[..transmit.len];
                 let ecn =
                     if transmit.ecn { EcnCapability::Capable } else { EcnCapability::NotCapable };
-                net.link_sockets[socket].send(transmit.to, contents, transmit.segment_size, ecn);
+                net.link_sockets.send(transmit.to, contents, transmit.segment_size, ecn);
             }
         }
         net.flush_relays(now);
@@ -474,57 +381,15 @@ impl Engine {
 }
 
 impl Network {
-    fn token(&mut self, source: PollSource) -> Token {
-        let token = Token(self.next_token);
-        self.next_token += 1;
-        self.tokens.insert(token, source);
-        token
-    }
-
-    /// Records the socket on which an address was received.
-    fn record_socket(&mut self, from: SocketAddr, socket: usize) {
-        let heard = &mut self.last_received_on;
-        if heard.len() < self.limits.faces || heard.contains_key(&from) {
-            heard.insert(from, socket);
-        }
-    }
-
-    fn link_socket_for(&self, to: SocketAddr) -> Option<usize> {
-        let family = |s: &Udp| s.local().is_ipv4() == to.is_ipv4();
-        let heard = self.last_received_on.get(&to).copied();
-        heard.or_else(|| self.link_sockets.iter().position(family))
-    }
-
-    /// Face URI of this end of a link to `to`.
-    fn link_uri(&self, to: SocketAddr) -> FaceUri {
-        let socket = self.link_socket_for(to).map(|i| self.link_sockets[i].local());
-        socket.map_or(FaceUri::Null, |local| FaceUri::Xylem(endpoint(local)))
-    }
-
-    fn link_service_timeout(&self) -> Option<Duration> {
-        let timer = |id: &FaceId| self.faces.get(*id)?.link_service.poll_timeout();
-        self.timed.iter().filter_map(timer).min()
-    }
-
     fn handle_link_service_timeouts(&mut self, now: Duration) {
-        let timed = std::mem::take(&mut self.timed);
-        for id in timed {
+        for id in self.faces.take_timed() {
             let due =
                 |face: &EngineFace| face.link_service.poll_timeout().is_some_and(|t| t <= now);
             if self.faces.get(id).is_some_and(due) {
                 let nothing = Bytes::new();
                 Dispatch::new(self, now, id, &nothing).link_service_timeout(id);
             }
-            self.note_timer(id);
-        }
-    }
-
-    /// Records a face with a running timer of its link service.
-    fn note_timer(&mut self, id: FaceId) {
-        let runs =
-            self.faces.get(id).is_some_and(|face| face.link_service.poll_timeout().is_some());
-        if runs && !self.timed.contains(&id) {
-            self.timed.push(id);
+            self.faces.note_timer(id);
         }
     }
 }

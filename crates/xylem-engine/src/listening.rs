@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mio::Interest;
+use mio::event::Source;
 use mio::net::{TcpListener, TcpStream};
 use xylem_forward::{FaceId, FaceScope, FaceSettings, LinkType};
 use xylem_mgmt::{Carrier, FaceUri, Persistency, UriAuthority, UriHost};
@@ -14,7 +15,7 @@ use xylem_packet::NameRef;
 use xylem_peers::admission::{self, FaceKind};
 use xylem_peers::reachable::{FaceAddress, PeerAddress, endpoint};
 
-use super::{Engine, FaceLimits, PollSource};
+use super::{Engine, FaceLimits, Network, PollSource};
 use crate::error::EngineError;
 use crate::faces::{EngineFace, Transport};
 use xylem_sockets::Multicast;
@@ -133,12 +134,8 @@ impl Engine {
     }
 
     /// Receives encrypted links at a bound socket; returns its address.
-    pub(crate) fn add_link_socket(&mut self, mut socket: Udp) -> io::Result<SocketAddr> {
-        let net = &mut self.net;
-        let token = net.token(PollSource::Link(net.link_sockets.len()));
-        socket.register(&net.poll, token)?;
-        let local = socket.local();
-        net.link_sockets.push(socket);
+    pub(crate) fn add_link_socket(&mut self, socket: Udp) -> io::Result<SocketAddr> {
+        let local = self.net.link_sockets.add(socket, &mut self.net.polling)?;
         tracing::debug!(%local, "listening for links");
         Ok(local)
     }
@@ -149,12 +146,8 @@ impl Engine {
     }
 
     /// Receives plain NDN at a bound UDP socket; returns its address.
-    pub(crate) fn add_udp_socket(&mut self, mut socket: Udp) -> io::Result<SocketAddr> {
-        let net = &mut self.net;
-        let token = net.token(PollSource::Udp(net.udp_sockets.len()));
-        socket.register(&net.poll, token)?;
-        let local = socket.local();
-        net.udp_sockets.push(socket);
+    pub(crate) fn add_udp_socket(&mut self, socket: Udp) -> io::Result<SocketAddr> {
+        let local = self.net.plain_sockets.add(socket, &mut self.net.polling)?;
         tracing::debug!(%local, "listening for plain NDN over UDP");
         Ok(local)
     }
@@ -188,23 +181,27 @@ impl Engine {
         mut listener: TcpListener,
         kind: impl FnOnce(TcpListener) -> FaceListener,
     ) -> io::Result<SocketAddr> {
-        let net = &mut self.net;
-        let token = net.token(PollSource::Listener(net.listeners.len()));
-        net.poll.registry().register(&mut listener, token, Interest::READABLE)?;
+        self.register_listener(&mut listener)?;
         let local = listener.local_addr()?;
-        net.listeners.push(kind(listener));
+        self.net.listeners.push(kind(listener));
         tracing::debug!(%local, "listening for connections");
         Ok(local)
+    }
+
+    /// Has the poll report connections at the listener that is added next.
+    fn register_listener(&mut self, listener: &mut impl Source) -> io::Result<()> {
+        let Network { polling, listeners, .. } = &mut self.net;
+        polling.register(PollSource::Listener(listeners.len()), |token, poll| {
+            poll.registry().register(listener, token, Interest::READABLE)
+        })
     }
 
     /// Listens on a Unix socket; its file goes with the engine.
     #[cfg(unix)]
     pub fn bind_unix(&mut self, path: &Path) -> io::Result<()> {
         let mut listener = unix::UnixSocketListener::bind(path)?;
-        let net = &mut self.net;
-        let token = net.token(PollSource::Listener(net.listeners.len()));
-        net.poll.registry().register(&mut listener.io, token, Interest::READABLE)?;
-        net.listeners.push(FaceListener::Unix(listener));
+        self.register_listener(&mut listener.io)?;
+        self.net.listeners.push(FaceListener::Unix(listener));
         #[cfg(target_os = "linux")]
         if let Err(e) = self.bind_ring(&shared::ring_path(path)) {
             tracing::debug!(path = %path.display(), error = %e, "no shared memory here");
@@ -216,10 +213,8 @@ impl Engine {
     #[cfg(target_os = "linux")]
     fn bind_ring(&mut self, path: &Path) -> io::Result<()> {
         let mut listener = unix::UnixSocketListener::bind(path)?;
-        let net = &mut self.net;
-        let token = net.token(PollSource::Listener(net.listeners.len()));
-        net.poll.registry().register(&mut listener.io, token, Interest::READABLE)?;
-        net.listeners.push(FaceListener::Ring(listener));
+        self.register_listener(&mut listener.io)?;
+        self.net.listeners.push(FaceListener::Ring(listener));
         Ok(())
     }
 
@@ -259,17 +254,13 @@ impl Engine {
 
     fn add_group(
         &mut self,
-        mut multicast: Multicast,
+        multicast: Multicast,
         far: FaceUri,
         interface: IpAddr,
         link_type: LinkType,
     ) -> io::Result<FaceId> {
-        let net = &mut self.net;
-        let number = net.multicast.len();
-        let token = net.token(PollSource::Multicast(number));
-        multicast.register(&net.poll, token)?;
         let local = multicast.local();
-        net.multicast.push(multicast);
+        let number = self.net.plain_sockets.add_group(multicast, &mut self.net.polling)?;
         let address = FaceAddress::Group(far.clone(), interface);
         let here = FaceUri::Udp(endpoint(local));
         let mut face = EngineFace::new(Transport::Multicast(number), address, far, here);
@@ -306,7 +297,7 @@ impl Engine {
             return None;
         }
         let far = FaceUri::Udp(endpoint(remote));
-        let here = FaceUri::Udp(endpoint(self.net.udp_sockets[socket].local()));
+        let here = FaceUri::Udp(endpoint(self.net.plain_sockets.local(socket)));
         let unproven = self.net.limits.prove.demanded_of(remote.ip()).then(Box::default);
         let transport = Transport::Udp { socket, remote, unproven };
         let mut face = EngineFace::new(transport, FaceAddress::Udp(remote), far, here);
@@ -367,7 +358,7 @@ impl Engine {
                 Err(_) => return,
             }
         }
-        self.net.unfinished.push(PollSource::Listener(i));
+        self.net.polling.unfinished(PollSource::Listener(i));
     }
 
     fn accept_tcp(&mut self, stream: TcpStream, from: SocketAddr, speaks: TcpProtocol) {
@@ -456,12 +447,7 @@ impl Engine {
         id: FaceId,
         make: impl FnOnce(mio::Token, &mio::Poll) -> io::Result<Transport>,
     ) -> io::Result<Transport> {
-        let token = self.net.token(PollSource::Face(id));
-        let made = make(token, &self.net.poll);
-        if made.is_err() {
-            self.net.tokens.remove(&token);
-        }
-        made
+        self.net.polling.register(PollSource::Face(id), make)
     }
 
     /// Adds the face of an accepted connection; `None` if the system refuses.

@@ -14,7 +14,6 @@ use xylem_mgmt::Persistency;
 use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, PUNCH_LEN, PunchWay};
 use xylem_reach::volunteer::{VOLUNTEER_LEN, VolunteerAnswers, VolunteerReply, VolunteerSearch};
-use xylem_sockets::Udp;
 
 use crate::reaching::{PunchSocketUser, address_of};
 use crate::{Engine, Network};
@@ -164,7 +163,7 @@ impl Engine {
     /// Enters the DHT at these addresses over the sockets for links that there are now. Nothing is sent before the first
     /// lookup. One more call replaces the client. `seed`: 32 random bytes.
     pub fn enter_dht(&mut self, what: Meeting, bootstrap: Vec<SocketAddr>, seed: [u8; 32]) {
-        let has = |v4: bool| self.net.link_sockets.iter().any(|at| at.local().is_ipv4() == v4);
+        let has = |v4: bool| self.net.link_sockets.locals().any(|at| at.is_ipv4() == v4);
         let config = DhtConfig { bootstrap, ipv4: has(true), ipv6: has(false) };
         self.net.sharers.of(what).dht = Some(Box::new(DhtClient::new(config, seed)));
     }
@@ -235,10 +234,7 @@ impl Engine {
     pub fn punched_port(&self, way: PunchWay) -> Option<u16> {
         let socket = match way.socket {
             Some(number) => self.net.reaching.punching.socket(number),
-            None => {
-                let place = self.net.link_socket_for(way.at)?;
-                self.net.link_sockets.get(place)
-            }
+            None => self.net.link_sockets.socket_for(way.at),
         };
         Some(socket?.local().port())
     }
@@ -298,8 +294,7 @@ impl Network {
 
     /// Sends a datagram of another protocol from the socket that links to this address use; false if there is no way.
     fn send_beside_links(&self, to: SocketAddr, datagram: &[u8]) -> bool {
-        let socket: Option<&Udp> =
-            self.link_socket_for(to).and_then(|place| self.link_sockets.get(place));
+        let socket = self.link_sockets.socket_for(to);
         socket.is_some_and(|socket| socket.send_one(to, datagram).is_ok())
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mio::{Token, Waker};
+use mio::Waker;
 use xylem_base::Stop;
 
 use super::{Engine, EngineEvent};
@@ -58,15 +58,10 @@ pub trait Program {
 impl Engine {
     /// Makes a waker for the loop ([`Engine::run`]), for another thread.
     pub fn waker(&mut self) -> Result<Arc<Waker>, EngineError> {
-        // A poll may have only one.
         if let Some(waker) = &self.waker {
             return Ok(waker.clone());
         }
-        // No source has this token, so an event of it only wakes.
-        let token = Token(self.net.next_token);
-        self.net.next_token += 1;
-        let waker = Waker::new(self.net.poll.registry(), token).map(Arc::new);
-        let waker = waker.map_err(EngineError::Start)?;
+        let waker = self.net.polling.waker().map(Arc::new).map_err(EngineError::Start)?;
         self.waker = Some(waker.clone());
         Ok(waker)
     }
@@ -86,7 +81,7 @@ impl Engine {
             program.before_wait(self);
             self.flush();
             self.wait(program.poll_timeout(self.now())).map_err(EngineError::Sockets)?;
-            while let Some(event) = self.net.pending.pop_front() {
+            while let Some(event) = self.net.pending.pop() {
                 program.handle(self, event)?;
                 if self.bytes_since_flush >= ANSWERS_A_FLUSH {
                     self.flush_links();

@@ -14,14 +14,11 @@ use xylem_peers::reachable::PeerAddress;
 use super::dispatch::{Dispatch, is_data, place_in};
 use super::{Engine, EngineEvent, FaceEnd, PollSource};
 use crate::faces::{EngineFace, Transport};
+use crate::link_sockets::ReceivedAs;
 use xylem_sockets::ReceivedTrain;
 
 /// The NDNLPv2 congestion mark that replaces a datagram's own (ECN CE).
 const CONGESTED: u64 = 1;
-
-/// The engine counts as behind when there was always more input for this long. Then it drops frames of faces with too
-/// many useless packets.
-const BEHIND_AFTER: Duration = Duration::from_millis(5);
 
 /// The origin of a frame.
 #[derive(Clone, Copy)]
@@ -36,41 +33,25 @@ struct FrameOrigin {
 impl Engine {
     pub(super) fn receive_link(&mut self, i: usize, source: PollSource) -> io::Result<()> {
         let now = self.now();
-        let super::Network {
-            link_sockets,
-            endpoint,
-            last_received_on,
-            limits,
-            carriers,
-            reaching,
-            sharers,
-            opened,
-            ..
-        } = &mut self.net;
-        let many = link_sockets.len() > 1;
-        let more = link_sockets[i].receive(&mut |from, marked, datagram| {
+        let super::Network { link_sockets, endpoint, limits, carriers, reaching, sharers, .. } =
+            &mut self.net;
+        let more = link_sockets.receive(i, limits.faces, &mut |from, marked, datagram| {
             // No network interface has one of our synthetic addresses.
-            if carriers.is_synthetic(from) || reaching.is_synthetic(from) {
-                return;
+            let is_synthetic = carriers.is_synthetic(from) || reaching.is_synthetic(from);
+            if is_synthetic || sharers.take_in(now, from, &datagram) {
+                return ReceivedAs::Other;
             }
-            if sharers.take_in(now, from, &datagram) {
-                return;
-            }
-            if many
-                && (last_received_on.len() < limits.faces || last_received_on.contains_key(&from))
-            {
-                last_received_on.insert(from, i);
-            }
-            let Some((from, datagram)) = reaching.take_in(now, from, datagram) else { return };
+            let Some((from, datagram)) = reaching.take_in(now, from, datagram) else {
+                return ReceivedAs::Link(None);
+            };
             endpoint.handle_marked_datagram(now, from, marked, datagram);
-            opened.extend(endpoint.take_opened_datagram());
+            ReceivedAs::Link(endpoint.take_opened_datagram())
         })?;
         self.drain_endpoint(now);
         self.drain_relays(now);
-        let super::Network { link_sockets, opened, .. } = &mut self.net;
-        opened.drain(..).for_each(|datagram| link_sockets[i].give_back(datagram));
+        self.net.link_sockets.give_back_opened(i);
         if more {
-            self.net.unfinished.push(source);
+            self.net.polling.unfinished(source);
         }
         Ok(())
     }
@@ -103,7 +84,7 @@ impl Engine {
                         self.take_extra_link(link, dial);
                     } else if let Some(id) = known.or_else(|| self.face_of_new_link(link, remote)) {
                         // A program that dials by a knock judges all answers; others keep the first.
-                        if self.net.knock.is_none() {
+                        if self.net.beside.knock().is_none() {
                             self.net.endpoint.keep(link);
                         }
                         self.came_up(id);
@@ -111,17 +92,18 @@ impl Engine {
                 }
                 LinkEvent::OtherKey { link, .. } => {
                     let face = self.net.faces.of_link(link);
-                    let told = face.map(|face| EngineEvent::OtherKey { face });
-                    self.net.pending.extend(told);
+                    if let Some(face) = face {
+                        self.net.pending.push(EngineEvent::OtherKey { face });
+                    }
                 }
                 LinkEvent::Closed { link, reason } => {
                     tracing::debug!(%reason, "link has ended");
-                    self.net.standbys.remove(&link);
+                    self.net.beside.take_standby(link);
                     self.net.relay_event(&event);
                     let Some(id) = self.net.faces.of_link(link) else { continue };
                     let peer = self.face(id).and_then(|face| face.peer.as_ref());
-                    let openly =
-                        self.net.knock.is_none() && peer.is_some_and(PeerAddress::is_keyless);
+                    let openly = self.net.beside.knock().is_none()
+                        && peer.is_some_and(PeerAddress::is_keyless);
                     match reason {
                         CloseReason::HandshakeTimeout if openly => {
                             self.fail_face(id, FaceEnd::Keyless);
@@ -136,8 +118,7 @@ impl Engine {
     }
 
     pub(super) fn receive_udp(&mut self, i: usize, source: PollSource) -> io::Result<()> {
-        let mut trains = std::mem::take(&mut self.net.trains);
-        let more = self.net.udp_sockets[i].receive_trains(&mut trains)?;
+        let (mut trains, more) = self.net.plain_sockets.receive(i)?;
         let now = self.now();
         for train in trains.drain(..) {
             let face = match self.net.faces.of_udp(i, train.from) {
@@ -151,33 +132,30 @@ impl Engine {
                     &train,
                 );
             }
-            self.net.udp_sockets[i].give_back(train.bytes);
+            self.net.plain_sockets.give_back(i, train.bytes);
         }
-        self.net.trains = trains;
+        self.net.plain_sockets.end_read(trains);
         if more {
-            self.net.unfinished.push(source);
+            self.net.polling.unfinished(source);
         }
         Ok(())
     }
 
     pub(super) fn receive_multicast(&mut self, i: usize, source: PollSource) -> io::Result<()> {
-        let mut trains = std::mem::take(&mut self.net.trains);
-        let group = &mut self.net.multicast[i];
-        let own = group.local();
-        let more = group.receiver.receive_trains(&mut trains)?;
+        let (mut trains, more) = self.net.plain_sockets.receive_group(i)?;
         let now = self.now();
         let is_it =
             |f: &EngineFace| matches!(f.transport, Transport::Multicast(group) if group == i);
         let face = self.net.faces.iter().find(|(_, face)| is_it(face)).map(|(id, _)| id);
-        for train in trains.drain(..).filter(|train| train.from != own) {
+        for train in trains.drain(..) {
             if let Some(face) = face {
                 let (sender, marked) = (number_of(train.from), train.marked);
                 self.take_in_train(now, FrameOrigin { face, sender, marked }, &train);
             }
         }
-        self.net.trains = trains;
+        self.net.plain_sockets.end_read(trains);
         if more {
-            self.net.unfinished.push(source);
+            self.net.polling.unfinished(source);
         }
         Ok(())
     }
@@ -196,10 +174,7 @@ impl Engine {
             Transport::WebSocket(socket) => (socket.finish_connect(), false),
             _ => return,
         };
-        if !face.unflushed {
-            face.unflushed = true;
-            self.net.unflushed.push(id);
-        }
+        self.net.faces.note_unflushed(id);
         match came_up {
             Ok(true) => self.came_up(id),
             Ok(false) => {}
@@ -207,7 +182,7 @@ impl Engine {
         }
         let outcome = if is_stream { self.receive_stream(id) } else { self.receive_web_socket(id) };
         match outcome {
-            Ok(true) => self.net.unfinished.push(source),
+            Ok(true) => self.net.polling.unfinished(source),
             Ok(false) => {}
             Err(e) => self.fail_face(id, e),
         }
@@ -281,7 +256,7 @@ impl Engine {
         let Self { forwarder, net, .. } = self;
         let Some(face) = net.faces.get_mut(from) else { return };
         // Only a remote peer that dialled this end may be dropped early for its useless packets.
-        if net.busy_since.is_some_and(|since| now > since + BEHIND_AFTER)
+        if net.polling.is_behind(now)
             && face.peer.is_none()
             && face.scope == FaceScope::NonLocal
             && let Some(until) = forwarder.held_back_until(now, from)
@@ -301,7 +276,7 @@ impl Engine {
         }
         // The link service counts malformed frames; their sender gets no report.
         let Ok(received) = face.link_service.receive_from(now, sender, frame) else { return };
-        let Some(received) = received else { return net.note_timer(from) };
+        let Some(received) = received else { return net.faces.note_timer(from) };
         let headers = received.headers;
         if let Transport::Udp { unproven: Some(unproven), .. } = &face.transport
             && unproven.is_answer(received.packet, headers.nack.is_some())
@@ -369,7 +344,7 @@ impl Engine {
             face.up_since = now;
             let peer = face.address.clone();
             tracing::info!(face = %id, %peer, "face is up");
-            self.net.pending.push_back(EngineEvent::FaceUp { face: id, peer });
+            self.net.pending.push(EngineEvent::FaceUp { face: id, peer });
         }
     }
 }

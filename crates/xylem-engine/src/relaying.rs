@@ -84,8 +84,8 @@ impl Engine {
         let net = &mut self.net;
         let number = net.relaying.as_ref().map_or(0, |relaying| relaying.second.len());
         let mut socket = Udp::bind(address, Oversize::Lose)?;
-        let token = net.token(PollSource::Second(number));
-        socket.register(&net.poll, token)?;
+        net.polling
+            .register(PollSource::Second(number), |token, poll| socket.register(poll, token))?;
         let local = socket.local();
         if let Some(relaying) = &mut net.relaying {
             relaying.server.set_second_port(Some(local.port()));
@@ -157,7 +157,7 @@ impl Engine {
         let mut trains = Vec::new();
         let now = self.now();
         let Network { link_sockets, carriers, reaching, sharers, .. } = &mut self.net;
-        let more = link_sockets[i].receive_messages(&mut |from, marked, stride, bytes| {
+        let more = link_sockets.receive_messages(i, &mut |from, marked, stride, bytes| {
             // No network interface has one of our synthetic addresses.
             let is_synthetic = carriers.is_synthetic(from) || reaching.is_synthetic(from);
             if !is_synthetic && !sharers.take_in_train(now, from, &bytes, stride) {
@@ -165,18 +165,15 @@ impl Engine {
             }
         })?;
         for train in trains {
-            if self.net.link_sockets.len() > 1 {
-                self.net.record_socket(train.from, i);
-            }
+            self.net.link_sockets.record(train.from, i, self.net.limits.faces);
             let used = self.forward_or_handle(now, train);
-            let Network { link_sockets, opened, .. } = &mut self.net;
-            link_sockets[i].give_back(used.freeze());
-            opened.drain(..).for_each(|datagram| link_sockets[i].give_back(datagram));
+            self.net.link_sockets.give_back(i, used.freeze());
+            self.net.link_sockets.give_back_opened(i);
         }
         self.net.flush_relay();
         self.drain_relays(now);
         if more {
-            self.net.unfinished.push(source);
+            self.net.polling.unfinished(source);
         }
         Ok(())
     }
@@ -191,6 +188,7 @@ impl Engine {
             let stride = bytes.len().max(1);
             self.forward_or_handle(now, ReceivedDatagrams { from, marked: false, stride, bytes });
         }
+        self.net.link_sockets.drop_opened();
         self.net.flush_relay();
         outcome
     }
@@ -227,7 +225,7 @@ impl Engine {
                         Relayed::Done => rest.advance(len),
                         Relayed::Not => {
                             let datagram = rest.split_to(len);
-                            let Network { endpoint, opened, reaching, .. } = &mut self.net;
+                            let Network { endpoint, link_sockets, reaching, .. } = &mut self.net;
                             // It may come from a relay that this end uses itself.
                             let Some((from, datagram)) = reaching.take_in(now, from, datagram)
                             else {
@@ -237,7 +235,7 @@ impl Engine {
                             let known = endpoint.endpoint_stats().ignored;
                             let head = datagram.first_chunk().copied().unwrap_or([0; HEADER]);
                             endpoint.handle_marked_datagram(now, from, marked, datagram);
-                            opened.extend(endpoint.take_opened_datagram());
+                            link_sockets.keep_opened(endpoint.take_opened_datagram());
                             if endpoint.endpoint_stats().ignored > known
                                 && let Some(relaying) = &mut self.net.relaying
                             {
@@ -261,7 +259,7 @@ impl Engine {
         })?;
         self.net.flush_relay();
         if more {
-            self.net.unfinished.push(source);
+            self.net.polling.unfinished(source);
         }
         Ok(())
     }
@@ -289,7 +287,7 @@ impl Network {
 
     /// Sends the relay's own datagrams.
     fn flush_relay(&mut self) {
-        let now = self.epoch.elapsed();
+        let now = self.clock.now();
         loop {
             let Some(relaying) = &mut self.relaying else { return };
             let Some((port, to, datagram)) = relaying.server.poll_transmit() else { return };
@@ -312,8 +310,8 @@ impl Network {
             if let Some(id) = self.carriers.of_address(to) {
                 self.carriers.queue(now, id, contents, stride);
             }
-        } else if let Some(socket) = self.link_socket_for(to) {
-            self.link_sockets[socket].send_train(to, contents, stride);
+        } else {
+            self.link_sockets.send_train(to, contents, stride);
         }
     }
 
@@ -365,7 +363,7 @@ impl Network {
     }
 
     fn read_session(&mut self, link: LinkId, stream: StreamId) {
-        let now = self.epoch.elapsed();
+        let now = self.clock.now();
         let Self { relaying: Some(relaying), endpoint, carriers, .. } = self else { return };
         let Some(up) = endpoint.link(link) else { return };
         let (key, at) = (up.peer().0, up.remote());

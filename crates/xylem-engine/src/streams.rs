@@ -93,7 +93,7 @@ impl Network {
             _ => return,
         };
         if let Some(face) = self.faces.of_link(*link) {
-            self.pending.push_back(EngineEvent::Stream { face, stream: *stream, what });
+            self.pending.push(EngineEvent::Stream { face, stream: *stream, what });
         }
     }
 }

@@ -37,7 +37,7 @@ pub(crate) fn until(
             engine.flush();
             let now = engine.now();
             engine.wait(Some(now)).expect("sockets work");
-            events.extend(engine.net.pending.drain(..));
+            events.extend(std::iter::from_fn(|| engine.net.pending.pop()));
         }
         beside();
     }

@@ -1,9 +1,12 @@
 //! Handshakes under way: [`Dialing`] for the dialer, [`HalfOpen`] for the responder. Each produces the parts of a link
 //! when it completes.
 
+mod answers;
 mod cookies;
 mod dialing;
 mod half_open;
+mod offer;
+mod schedule;
 
 pub(crate) use dialing::{AcceptedResponse, DialTarget, Dialing, ResponseVerdict};
 pub(crate) use half_open::{FirstOutcome, HalfOpen, InitialMessage};

@@ -1,10 +1,11 @@
 //! Dials the peers that a ticket or `--from` names and the peers that others report. Redials the named ones.
 
+mod named;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_link::CloseReason;
 use xylem_mgmt::Persistency;
 use xylem_object::Ticket;
 use xylem_peers::PeerToDial;
@@ -12,6 +13,7 @@ use xylem_peers::reachable::{
     FaceAddress, FetchWays, PeerAddress, PeerWay, Redials, Relay, Starts,
 };
 
+use crate::dial::named::NamedPeer;
 use crate::discovery::LanSearch;
 use crate::event::Event;
 use crate::fetch::FetchError;
@@ -20,27 +22,23 @@ use crate::meeting::CodeDht;
 use crate::reaching;
 use crate::ticket_meeting::TicketSearch;
 use xylem_engine::{Engine, FaceEnd, RelayUse, ways_to};
-use xylem_reach::relay::{ConnectTarget, RelayRefusal};
-
-/// Time after which a missing sharer counts as absent: relays have reported it absent and other addresses have been
-/// silent for this long. A restarted relay has its clients back by then. Callers that want to wait longer say so
-/// (`--wait`).
-const ABSENT_AFTER: Duration = Duration::from_secs(3);
+use xylem_reach::relay::ConnectTarget;
 
 /// Most peers or relays used to introduce further peers.
 const MAX_INTRODUCERS: usize = 2;
 
 /// The peers to dial, and those that are up.
 pub(crate) struct Dialler {
-    peers: Vec<PeerAddress>,
-    /// Relays through which some of `peers` are dialled. Empty after the first dial.
+    /// Peers that the ticket or `--from` names, and the ticket's sharer at addresses found elsewhere. None is removed:
+    /// other fields name them by their place here.
+    named: Vec<NamedPeer>,
+    /// Relays through which some of `named` are dialled. Empty after the first dial.
     relays: Vec<RelayUse>,
-    /// All relays through which some of `peers` are dialled.
+    /// All relays through which some of `named` are dialled.
     of_ticket: Vec<RelayUse>,
-    /// For each of `peers`, whether the publisher has to vouch for its key.
-    must_vouch: Vec<bool>,
     /// Whether all addresses lead to one node, so that the first that answers is enough.
     one_node: bool,
+    /// Faces to `named`, each with the peer's place there.
     dialled: HashMap<FaceId, usize>,
     /// Addresses still to be dialled.
     starts: Starts,
@@ -56,12 +54,6 @@ pub(crate) struct Dialler {
     was_up: bool,
     /// When peers that have failed are dialled again.
     redials: Redials,
-    /// When each of `peers` was dialled first.
-    begun: Vec<Option<Duration>>,
-    /// For each of `peers`, since when its relay has reported it absent. `None`: it has not.
-    absent_since: Vec<Option<Duration>>,
-    /// For each of `peers`, the latest failure.
-    warnings: Vec<Option<FaceEnd>>,
 }
 
 /// The addresses to dial for a named peer, those through a NAT64 included.
@@ -95,20 +87,22 @@ impl Dialler {
         let (of_ticket, mut unknown) = resolved(&ticket.addresses);
         unknown.iter().for_each(|why| tracing::warn!(%why, "cannot use an address of the ticket"));
         let link = |address: &_| PeerAddress::Link { address: *address, key: None };
-        let mut peers: Vec<PeerAddress> = match one_node {
+        let peers: Vec<PeerAddress> = match one_node {
             true => of_ticket.iter().map(link).collect(),
             false => from.iter().flat_map(through_nat64).collect(),
         };
-        let mut must_vouch = vec![false; peers.len()];
-        for (peer, must_vouch) in peers.iter_mut().zip(&mut must_vouch) {
+        let named = |mut peer: PeerAddress| {
             // The ticket's key holds for the ticket's addresses even if `from` names them. At any other address any key
             // may answer.
-            let named = peer.link_address().is_some_and(|address| of_ticket.contains(&address));
-            if let Some(key @ None) = peer.link_key_mut().filter(|_| named) {
+            let of_ticket = peer.link_address().is_some_and(|address| of_ticket.contains(&address));
+            let mut must_vouch = false;
+            if let Some(key @ None) = peer.link_key_mut().filter(|_| of_ticket) {
                 *key = ticket.link_key;
-                *must_vouch = key.is_none();
+                must_vouch = key.is_none();
             }
-        }
+            NamedPeer::new(peer, must_vouch)
+        };
+        let mut named: Vec<NamedPeer> = peers.into_iter().map(named).collect();
         let mut uses: Vec<RelayUse> = Vec::new();
         let of_ticket: Vec<Relay> = ticket.relays.iter().cloned().map(Relay::from).collect();
         for relay in of_ticket.iter().chain(relays).filter(|_| one_node) {
@@ -124,22 +118,18 @@ impl Dialler {
         // Ask the relay for the ticket's key. Without one, ask for any peer that the publisher vouches for.
         let publisher = ConnectTarget::Publisher(ticket.publisher);
         for relay in &uses {
-            peers.extend(reaching::through(relay, ticket.link_key, publisher));
+            let peer = reaching::through(relay, ticket.link_key, publisher);
+            named.extend(peer.map(|peer| NamedPeer::new(peer, ticket.link_key.is_none())));
         }
-        must_vouch.resize(peers.len(), ticket.link_key.is_none());
         match unknown.into_iter().next() {
-            Some(why) if peers.is_empty() => return Err(FetchError::NoSuchHost(why)),
-            None if peers.is_empty() => return Err(FetchError::NoAddress),
+            Some(why) if named.is_empty() => return Err(FetchError::NoSuchHost(why)),
+            None if named.is_empty() => return Err(FetchError::NoAddress),
             _ => {}
         }
         Ok(Self {
-            warnings: peers.iter().map(|_| None).collect(),
-            absent_since: vec![None; peers.len()],
-            begun: vec![None; peers.len()],
-            peers,
+            named,
             of_ticket: uses.clone(),
             relays: uses,
-            must_vouch,
             one_node,
             dialled: HashMap::new(),
             starts: Starts::default(),
@@ -162,23 +152,23 @@ impl Dialler {
             }
         }
         if self.one_node {
-            let at = |(i, peer): (usize, &PeerAddress)| Some((i, peer.link_address()?));
-            let addresses = self.peers.iter().enumerate().filter_map(at);
+            let at = |(i, peer): (usize, &NamedPeer)| Some((i, peer.address().link_address()?));
+            let addresses = self.named.iter().enumerate().filter_map(at);
             self.starts = Starts::new(engine.now(), addresses);
             // Dial through relays at once: that takes longer in any case.
-            let relayed = |i: &usize| matches!(self.peers[*i], PeerAddress::Relayed { .. });
-            let relayed: Vec<usize> = (0..self.peers.len()).filter(relayed).collect();
+            let relayed = |i: &usize| self.named[*i].is_relayed();
+            let relayed: Vec<usize> = (0..self.named.len()).filter(relayed).collect();
             relayed.into_iter().for_each(|i| self.dial_one(engine, i));
             return self.dial_next(engine);
         }
-        (0..self.peers.len()).for_each(|i| self.dial_one(engine, i));
+        (0..self.named.len()).for_each(|i| self.dial_one(engine, i));
     }
 
     /// Dials the addresses that are due.
     pub(crate) fn dial_next(&mut self, engine: &mut Engine) {
         self.dial_nearby(engine);
         while let Some(i) = self.redials.next(engine.now()) {
-            match self.peers[i].link_address().filter(|_| self.one_node) {
+            match self.named[i].address().link_address().filter(|_| self.one_node) {
                 Some(address) => self.starts.again(i, address),
                 None => self.dial_one(engine, i),
             }
@@ -189,21 +179,16 @@ impl Dialler {
     }
 
     fn dial_one(&mut self, engine: &mut Engine, i: usize) {
-        self.begun[i].get_or_insert(engine.now());
-        match engine.dial(&self.peers[i], Persistency::Persistent) {
+        let peer = &mut self.named[i];
+        peer.begin(engine.now());
+        match engine.dial(peer.address(), Persistency::Persistent) {
             Ok(face) => drop(self.dialled.insert(face, i)),
             Err(e) => {
-                self.failed(engine.now(), i, e.into());
+                peer.failed(engine.now(), e.into());
                 self.starts.failed();
                 self.redial_if_alone(engine.now());
             }
         }
-    }
-
-    fn failed(&mut self, now: Duration, i: usize, why: FaceEnd) {
-        let nobody = matches!(why, FaceEnd::Relay(RelayRefusal::NotHere));
-        self.absent_since[i] = nobody.then(|| self.absent_since[i].unwrap_or(now));
-        self.warnings[i] = Some(why);
     }
 
     /// While no peer is up, schedules every idle peer for another dial, each after its own pause.
@@ -211,7 +196,7 @@ impl Dialler {
         if !self.up.is_empty() {
             return self.redials.clear();
         }
-        for i in 0..self.peers.len() {
+        for i in 0..self.named.len() {
             if !self.starts.has(i) && self.dialled.values().all(|dialled| *dialled != i) {
                 self.redials.failed(now, i);
             }
@@ -220,23 +205,18 @@ impl Dialler {
 
     /// Whether all of the sharer's relays report it absent.
     pub(crate) fn sharer_is_absent(&self) -> bool {
-        let relayed = |(peer, _): &(&PeerAddress, _)| matches!(peer, PeerAddress::Relayed { .. });
-        let mut said = self.peers.iter().zip(&self.absent_since).filter(relayed).peekable();
-        said.peek().is_some() && said.all(|(_, nobody)| nobody.is_some())
+        let mut relayed = self.named.iter().filter(|peer| peer.is_relayed()).peekable();
+        relayed.peek().is_some() && relayed.all(NamedPeer::is_absent)
     }
 
-    /// Whether waiting is hopeless: no peer has ever been up, and for [`NOBODY`] relays have reported the sharer absent
-    /// and no other path has led to it.
+    /// Whether waiting is hopeless: no peer has ever been up, and for a while relays have reported the sharer absent and
+    /// no other path has led to it.
     pub(crate) fn is_hopeless(&self, now: Duration) -> bool {
-        let lasts = self.absent_since.iter().flatten().all(|since| now >= *since + ABSENT_AFTER);
-        // A peer that is there answers sooner than this.
-        let has_been =
-            |begun: &Option<Duration>| begun.is_some_and(|begun| now >= begun + ABSENT_AFTER);
-        let tried = self.begun.iter().all(has_been);
+        let silent = self.named.iter().all(|peer| peer.is_hopeless(now));
         let asks = self.nearby.as_ref().is_some_and(|nearby| nearby.is_hopeful(now))
             || self.meeting.as_ref().is_some_and(|meeting| meeting.is_hopeful(now));
         let alone = self.found.is_empty() && !self.was_up && !asks;
-        self.sharer_is_absent() && lasts && tried && alone
+        self.sharer_is_absent() && silent && alone
     }
 
     /// When [`Dialler::dial_next`] is due.
@@ -294,13 +274,11 @@ impl Dialler {
 
     fn dial_like_named(&mut self, engine: &mut Engine, found: Vec<PeerAddress>) {
         for peer in found {
-            if self.peers.iter().all(|known| known.link_address() != peer.link_address()) {
-                self.must_vouch.push(peer.link_key().is_none());
-                self.warnings.push(None);
-                self.absent_since.push(None);
-                self.begun.push(None);
-                self.peers.push(peer);
-                self.dial_one(engine, self.peers.len() - 1);
+            let at = peer.link_address();
+            if self.named.iter().all(|known| known.address().link_address() != at) {
+                let must_vouch = peer.link_key().is_none();
+                self.named.push(NamedPeer::new(peer, must_vouch));
+                self.dial_one(engine, self.named.len() - 1);
             }
         }
     }
@@ -368,7 +346,7 @@ impl Dialler {
 
     /// Keys of the named peers.
     pub(crate) fn named_keys(&self) -> impl Iterator<Item = [u8; 32]> + '_ {
-        self.peers.iter().filter_map(PeerAddress::link_key)
+        self.named.iter().filter_map(|peer| peer.address().link_key())
     }
 
     /// Handles a face that came up. Returns whether it should be used; a redundant face is closed.
@@ -427,9 +405,8 @@ impl Dialler {
     ) -> Option<(FaceAddress, FaceAddress)> {
         let at = engine.face(face)?.address.clone();
         let left = !matches!(at, FaceAddress::Relayed(_));
-        let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        let relay = peer.filter(|peer| left && matches!(peer, PeerAddress::Relayed { .. }));
-        Some((relay.map_or_else(|| at.clone(), FaceAddress::from), at))
+        let relay = self.named_at(face).filter(|peer| left && peer.is_relayed());
+        Some((relay.map_or_else(|| at.clone(), |peer| FaceAddress::from(peer.address())), at))
     }
 
     /// Events for a face that is used from now on. It came up at `peer` and is now at `at`.
@@ -460,10 +437,12 @@ impl Dialler {
     /// Takes in a face that came up without a dial of its own: another answer to a dial that expects no key. It has to
     /// prove as much as the first.
     pub(crate) fn adopt(&mut self, face: FaceId, at: &FaceAddress) {
-        let is_it = |peer: &PeerAddress| peer.is_keyless() && FaceAddress::from(peer) == *at;
+        let is_it = |peer: &NamedPeer| {
+            peer.address().is_keyless() && FaceAddress::from(peer.address()) == *at
+        };
         if !self.dialled.contains_key(&face)
             && !self.found.contains_key(&face)
-            && let Some(i) = self.peers.iter().position(is_it)
+            && let Some(i) = self.named.iter().position(is_it)
         {
             self.dialled.insert(face, i);
         }
@@ -472,17 +451,14 @@ impl Dialler {
     /// Records that a peer with another key answers there. Returns whether to report that: only once, and only while no
     /// peer is up.
     pub(crate) fn other_key(&mut self, face: FaceId) -> bool {
-        let Some(warning) = self.dialled.get(&face).map(|i| &mut self.warnings[*i]) else {
-            return false;
-        };
-        let known = warning.replace(CloseReason::WrongPeer.into());
-        !matches!(known, Some(FaceEnd::Link(CloseReason::WrongPeer))) && self.up.is_empty()
+        let Some(i) = self.dialled.get(&face) else { return false };
+        self.named[*i].other_key() && self.up.is_empty()
     }
 
     /// Whether a face leads to one node over an encrypted link, rather than to any node behind a forwarder.
     pub(crate) fn is_link(&self, face: FaceId) -> bool {
-        let peer = self.dialled.get(&face).map(|i| &self.peers[*i]);
-        self.found.contains_key(&face) || peer.is_some_and(PeerAddress::is_link)
+        let is_link = |peer: &NamedPeer| peer.address().is_link();
+        self.found.contains_key(&face) || self.named_at(face).is_some_and(is_link)
     }
 
     /// Whether a named peer is up or may still come up.
@@ -492,17 +468,17 @@ impl Dialler {
 
     /// Whether the peer on a face has to show that the publisher vouches for its key.
     pub(crate) fn must_vouch(&self, face: FaceId) -> bool {
-        self.dialled.get(&face).is_some_and(|i| self.must_vouch[*i])
+        self.named_at(face).is_some_and(NamedPeer::must_vouch)
     }
 
     /// Whether the peer on a face may have any key.
     pub(crate) fn is_anybody(&self, face: FaceId) -> bool {
-        self.dialled.get(&face).is_some_and(|i| self.peers[*i].is_keyless() && !self.must_vouch[*i])
+        self.named_at(face).is_some_and(NamedPeer::is_anybody)
     }
 
     /// Whether any peer is to be reached over an encrypted link.
     pub(crate) fn has_links(&self) -> bool {
-        self.peers.iter().any(PeerAddress::is_link)
+        self.named.iter().any(|peer| peer.address().is_link())
     }
 
     /// Faces that are up and lead over an encrypted link.
@@ -518,7 +494,7 @@ impl Dialler {
     /// Handles a face that is gone. Returns whether it was up.
     pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: FaceEnd) -> bool {
         if let Some(i) = self.dialled.remove(&face) {
-            self.failed(now, i, why);
+            self.named[i].failed(now, why);
             self.starts.failed();
         }
         self.found.remove(&face);
@@ -555,6 +531,11 @@ impl Dialler {
         self.was_up
     }
 
+    /// The named peer to which a face leads.
+    fn named_at(&self, face: FaceId) -> Option<&NamedPeer> {
+        self.dialled.get(&face).map(|i| &self.named[*i])
+    }
+
     /// Whether a face leads to a named peer.
     pub(crate) fn is_named(&self, face: FaceId) -> bool {
         self.dialled.contains_key(&face)
@@ -568,28 +549,21 @@ impl Dialler {
     /// The named peers, and whether each is up.
     pub(crate) fn tried(&self) -> impl Iterator<Item = (&PeerAddress, bool)> {
         let is_up = |i| self.up.keys().any(|face| self.dialled.get(face) == Some(&i));
-        self.peers.iter().enumerate().map(move |(i, peer)| (peer, is_up(i)))
+        self.named.iter().enumerate().map(move |(i, peer)| (peer.address(), is_up(i)))
     }
 
     /// A failure that a peer had, or may have.
     pub(crate) fn warning(&self, i: usize) -> Option<String> {
-        let keyless = self.peers[i].is_keyless() && !self.must_vouch[i];
-        match &self.warnings[i] {
-            None | Some(FaceEnd::Link(CloseReason::HandshakeTimeout)) if keyless => {
-                Some(FaceEnd::Keyless.to_string())
-            }
-            known => known.as_ref().map(FaceEnd::to_string),
-        }
+        self.named[i].warning()
     }
 
     /// All failures in one line, each with its peer.
     pub(crate) fn warnings(&self) -> String {
-        let lines = self.peers.iter().zip(&self.warnings).filter_map(|(peer, warning)| {
-            warning
-                .as_ref()
-                .map(|warning| format!("{}: {warning}", FaceAddress::from(peer).for_people()))
-        });
-        lines.collect::<Vec<_>>().join("; ")
+        let line = |peer: &NamedPeer| {
+            let at = FaceAddress::from(peer.address());
+            peer.failure().map(|why| format!("{}: {why}", at.for_people()))
+        };
+        self.named.iter().filter_map(line).collect::<Vec<_>>().join("; ")
     }
 }
 

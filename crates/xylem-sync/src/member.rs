@@ -1,7 +1,7 @@
 //! [`SyncMember`]: one thread that scans the folder after changes, announces its state, and applies what other members
 //! have.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, PoisonError};
@@ -25,21 +25,16 @@ use crate::keeping::{SyncEvent, SyncNews, SyncOptions};
 use crate::staged::Staged;
 
 mod hearing;
+mod links;
+mod scans;
 mod showing;
 mod taking;
 
 use hearing::UnsavedState;
+use links::MemberLinks;
+use scans::{BUSY, ScanSchedule};
 use taking::ApplyState;
 
-/// Scan the folder after this long without a change.
-const QUIET: Duration = Duration::from_millis(50);
-/// Scan the folder at the latest this long after the first change.
-const BUSY: Duration = Duration::from_secs(1);
-
-/// When to scan a folder that has changed now. Each change delays the scan, up to [`BUSY`] after the first one.
-fn scan_time(first: &mut Option<Instant>, now: Instant) -> Instant {
-    (now + QUIET).min(*first.get_or_insert(now) + BUSY)
-}
 /// First pause before a failed operation is tried again; it doubles each time.
 const AGAIN: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -72,31 +67,14 @@ pub(crate) struct SyncMember<'a> {
     staged: Staged,
     taking: ApplyState,
     others: BTreeMap<PublisherId, OtherMember>,
-    up: HashSet<PublisherId>,
+    links: MemberLinks,
     roles: Membership,
     /// Our certificates, for groups with a schema.
     shown: Vec<u8>,
-    /// Files that change constantly and are held back for now. `due` is when to check whether one can be sent.
+    /// Files that change constantly and are held back for now.
     held: Arc<BTreeSet<Vec<u8>>>,
-    due: Option<Instant>,
-    /// When to scan because extended attributes could not be set.
-    attributes_due: Option<Instant>,
-    /// When to write the members' statements to the disk.
-    keep: Option<Instant>,
-    /// Members to which there has been a link, the first one first.
-    met: Vec<PublisherId>,
+    scans: ScanSchedule,
     unkept: UnsavedState,
-    /// Why other members refuse our links.
-    refused: Option<String>,
-    /// When to scan the folder; `failures` counts failed scans.
-    scan_at: Option<Instant>,
-    /// Time of the first change since the last scan.
-    changed: Option<Instant>,
-    /// Whether something is known to have changed; otherwise a scan only checks for changes.
-    known_changed: bool,
-    failures: u32,
-    /// How long the last scan took.
-    last_scan_took: Duration,
     /// Whether anything has happened since the last check whether all members have the same state.
     moved: bool,
     last: LastReported,
@@ -164,7 +142,7 @@ impl<'a> SyncMember<'a> {
         let (roles, founder) = (home.roles()?.unwrap_or_default(), home.invitation.group.founder);
         let roles = Membership::new(founder, roles, wall_clock().milliseconds());
         let (log, shown) = (MemberLog::open(&home.history_file())?, home.presentation()?);
-        let met = home.linked_members();
+        let links = MemberLinks::new(home.linked_members());
         let staged = Staged::at(folder.own("staged"));
         Ok(Self {
             options,
@@ -180,21 +158,12 @@ impl<'a> SyncMember<'a> {
             staged,
             taking: ApplyState::default(),
             others: BTreeMap::new(),
-            up: HashSet::new(),
+            links,
             roles,
             shown,
             held: Arc::default(),
-            due: None,
-            attributes_due: None,
-            keep: None,
-            met,
+            scans: ScanSchedule::default(),
             unkept: UnsavedState::default(),
-            refused: None,
-            scan_at: None,
-            changed: None,
-            known_changed: false,
-            failures: 0,
-            last_scan_took: Duration::ZERO,
             moved: false,
             last: LastReported::default(),
             showing: showing::PublishedStatus::default(),
@@ -252,8 +221,7 @@ impl<'a> SyncMember<'a> {
         }
         let soon = Instant::now() + Duration::from_millis(100);
         let again = others.map(|other| other.again.unwrap_or(soon));
-        let own = [self.scan_at, self.due, self.attributes_due].into_iter().flatten();
-        Some(again.chain(own).fold(shown, Instant::min))
+        Some(again.chain(self.scans.next_due()).fold(shown, Instant::min))
     }
 
     fn hear(
@@ -267,7 +235,7 @@ impl<'a> SyncMember<'a> {
                 self.unkept.port = port;
                 self.save_members_or_retry(tell);
                 self.serving = Some(*handle);
-                self.scan_at = Some(Instant::now());
+                self.scans.at_once(Instant::now());
             }
             SyncNews::Changed(unheard) => {
                 let changed = unheard.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -276,8 +244,8 @@ impl<'a> SyncMember<'a> {
                     self.removals_accepted();
                 }
                 if let Some(changed) = changed.filter(|changed| self.needs_look(changed)) {
-                    self.known_changed |= matches!(changed, Watched::Paths(_));
-                    self.scan_at = Some(scan_time(&mut self.changed, Instant::now()));
+                    let known = matches!(changed, Watched::Paths(_));
+                    self.scans.on_change(Instant::now(), known);
                 }
             }
             SyncNews::Watch(source) => {
@@ -307,7 +275,7 @@ impl<'a> SyncMember<'a> {
     }
 
     fn can_ask(&self, other: &OtherMember) -> bool {
-        self.up.contains(&other.said.member) && self.roles.may_write(&other.said.member)
+        self.links.is_up(&other.said.member) && self.roles.may_write(&other.said.member)
     }
 
     /// Whether the group is so large that each member has links to some others only. Then a member without a link is
@@ -323,27 +291,26 @@ impl<'a> SyncMember<'a> {
         if self.roles.expire(wall_clock().milliseconds()) {
             self.drop_former_members(tell);
         }
-        if self.keep.is_some_and(|at| at <= now) {
+        if self.unkept.is_due(now) {
             self.save_members_or_retry(tell);
         }
         if self.showing.paused {
             return Ok(());
         }
-        if self.due.is_some_and(|at| at <= now) {
+        if self.scans.held_is_due(now) {
             let before = self.held.clone();
             self.hold();
             if !before.is_subset(&self.held) {
-                (self.scan_at, self.known_changed) = (Some(now), true);
+                self.scans.note_change();
+                self.scans.at_once(now);
             }
         }
-        if self.attributes_due.is_some_and(|at| at <= now) {
-            self.attributes_due = None;
-            self.scan_at.get_or_insert(now);
-        }
-        if self.scan_at.is_some_and(|at| at <= now) {
-            (self.scan_at, self.changed, self.moved) = (None, None, true);
+        self.scans.handle_timeout(now);
+        if self.scans.is_due(now) {
+            self.scans.begin();
+            self.moved = true;
             self.scan(&serving, tell)?;
-            self.last_scan_took = now.elapsed();
+            self.scans.took(now.elapsed());
         }
         // Apply nothing before the first scan. Later changes are noticed where they matter.
         if self.last.of.is_none() {
@@ -361,9 +328,9 @@ impl<'a> SyncMember<'a> {
                 return Ok(());
             }
             self.take_over(&member, tell)?;
-            self.known_changed = true;
+            self.scans.note_change();
             // Scans alternate with applying, so that neither waits until the other has nothing to do.
-            if self.scan_at.is_some_and(|at| at <= Instant::now()) {
+            if self.scans.is_due(Instant::now()) {
                 break;
             }
         }
@@ -384,17 +351,16 @@ impl<'a> SyncMember<'a> {
         tell: &mut dyn FnMut(SyncEvent),
     ) -> Result<(), SyncError> {
         match self.publish(serving, tell) {
-            Ok(()) => self.failures = 0,
+            Ok(()) => self.scans.succeeded(),
             // The folder or the store is not the same any more: do nothing.
             Err(e) if self.is_fatal(&e) => return Err(e),
             // For example, a file that is being written. Such errors never end the run.
             Err(e) => {
                 tracing::debug!(%e, "the scan failed and is retried");
-                self.scan_at = Some(Instant::now() + pause(self.failures));
-                self.failures += 1;
+                let failures = self.scans.failed();
                 // A usage error needs the user, so report it at once.
                 let told_at = if e.blame() == Blame::Usage { 1 } else { 4 };
-                if self.failures == told_at {
+                if failures == told_at {
                     tell(warning(e.to_string()));
                 }
             }
@@ -421,7 +387,7 @@ impl<'a> SyncMember<'a> {
             }
         };
         let exclude = self.folder.rules().map(<[String]>::to_vec);
-        let changed = std::mem::take(&mut self.known_changed) && self.last.of.is_some();
+        let changed = self.scans.take_known_change() && self.last.of.is_some();
         let held = self.held.clone();
         let selection =
             Selection { exclude, changed, in_step: true, omitted: held, ..Selection::default() };
@@ -433,7 +399,7 @@ impl<'a> SyncMember<'a> {
         self.folder.record_scan(store, &root, &ticket.to_bytes(), now)?;
         self.note_skipped(skipped, tell);
         let wait = |due: u64| Instant::now() + Duration::from_millis(due.saturating_sub(now));
-        self.attributes_due = self.folder.attributes_due_ms().map(wait);
+        self.scans.set_attributes_due(self.folder.attributes_due_ms().map(wait));
         if self.folder.take_uncovered() {
             for other in self.others.values_mut() {
                 (other.done, other.again) = (false, None);
@@ -551,7 +517,7 @@ impl<'a> SyncMember<'a> {
         let now_ms = wall_clock().milliseconds();
         self.held = self.folder.hold(now_ms);
         let wait = |due: u64| Instant::now() + Duration::from_millis(due.saturating_sub(now_ms));
-        self.due = self.folder.held_until().map(wait);
+        self.scans.set_held_due(self.folder.held_until().map(wait));
     }
 
     /// Whether only held files differ from the last announcement. Then nothing is announced yet.
@@ -636,7 +602,7 @@ impl<'a> SyncMember<'a> {
         let there = |other: &&OtherMember| self.can_ask(other);
         let state = self.folder.state_as_held();
         let there: Vec<&OtherMember> = self.others.values().filter(there).collect();
-        let all = self.scan_at.is_none() && there.iter().all(|other| other.said.state == state);
+        let all = !self.scans.is_planned() && there.iter().all(|other| other.said.state == state);
         let (members, but) = (there.len() as u64, self.folder.obstacles.count());
         let now = Some((state, members, but));
         if there.is_empty() {
@@ -661,22 +627,6 @@ pub(crate) fn warning(what: String) -> SyncEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_folder_that_changes_constantly_is_still_scanned() {
-        let began = Instant::now();
-        let mut first = None;
-        let mut looks = scan_time(&mut first, began);
-        assert_eq!(looks, began + QUIET);
-        for i in 1..1_000 {
-            let now = began + i * QUIET / 2;
-            if looks <= now {
-                break;
-            }
-            looks = scan_time(&mut first, now);
-        }
-        assert_eq!(looks, began + BUSY);
-    }
 
     /// What was staged for it stays until it is settled.
     #[test]

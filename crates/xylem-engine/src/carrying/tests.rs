@@ -3,6 +3,7 @@
 use xylem_link::ProbePace;
 use xylem_mgmt::{Carrier, Persistency};
 use xylem_peers::reachable::PeerAddress;
+use xylem_reach::relay::RelayConfig;
 
 use super::*;
 use crate::EngineEvent;
@@ -48,6 +49,25 @@ fn a_link_that_has_moved_outlives_its_connection() {
     );
     assert_eq!((link_of(&b), link_of(&a)), (ours, theirs));
     assert_eq!(b.net.endpoint.link(ours).map(|up| up.remote()), Some(at_a));
+}
+
+/// Their memory would grow with all that is received over connections until a datagram comes over UDP.
+#[test]
+fn a_relay_keeps_no_memory_of_datagrams_over_connections() {
+    let (mut a, mut b) = (engine(1), engine(2));
+    a.relay(RelayConfig::default()).unwrap();
+    let at = a.bind_carrier(Carrier::WebSocket, "127.0.0.1:0".parse().unwrap()).unwrap();
+    let key = Some(a.link_key().0);
+    let peer = PeerAddress::Carried { carrier: Carrier::WebSocket, address: at, name: None, key };
+    b.dial(&peer, Persistency::Persistent).unwrap();
+    until(
+        &mut [&mut a, &mut b],
+        || {},
+        |engines, events| {
+            assert_eq!(engines[0].net.link_sockets.opened(), 0);
+            events.iter().filter(|event| matches!(event, EngineEvent::FaceUp { .. })).count() == 2
+        },
+    );
 }
 
 /// The link of the only face that has one.

@@ -123,6 +123,12 @@ impl EngineFace {
         self.link_service.config().fragmentation
     }
 
+    /// Whether its transport keeps bytes for a flush, and it is not listed for one yet.
+    #[inline]
+    pub(crate) fn wants_flush(&self) -> bool {
+        !self.unflushed && matches!(self.transport, Transport::Stream(_) | Transport::WebSocket(_))
+    }
+
     /// Bytes that wait here for the other end to read, without those in the kernel.
     pub fn unsent(&self) -> usize {
         match &self.transport {

@@ -1,8 +1,9 @@
-//! The table of faces, by number, by link and by UDP peer.
+//! The table of faces, by number, by link and by UDP peer, and which of them have something to do.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use xylem_forward::FaceId;
 use xylem_link::LinkId;
@@ -35,6 +36,10 @@ pub(crate) struct EngineFaces {
     all: HashMap<FaceId, EngineFace, BuildHasherDefault<NumberHasher>>,
     by_link: HashMap<LinkId, FaceId>,
     by_udp: HashMap<(usize, SocketAddr), FaceId>,
+    /// Faces with something to write, each listed once: [`EngineFace::unflushed`].
+    unflushed: VecDeque<FaceId>,
+    /// Faces with a running timer of their link service, and maybe ended ones.
+    timed: Vec<FaceId>,
 }
 
 impl EngineFaces {
@@ -106,5 +111,42 @@ impl EngineFaces {
     /// The face of a plain UDP peer.
     pub(crate) fn of_udp(&self, socket: usize, remote: SocketAddr) -> Option<FaceId> {
         self.by_udp.get(&(socket, remote)).copied()
+    }
+
+    /// Lists a face for the next flush, if its transport keeps bytes for one.
+    pub(crate) fn note_unflushed(&mut self, id: FaceId) {
+        let Some(face) = self.all.get_mut(&id) else { return };
+        if face.wants_flush() {
+            face.unflushed = true;
+            self.unflushed.push_back(id);
+        }
+    }
+
+    /// Takes a face off the list for flushes.
+    pub(crate) fn next_unflushed(&mut self) -> Option<FaceId> {
+        let id = self.unflushed.pop_front()?;
+        if let Some(face) = self.all.get_mut(&id) {
+            face.unflushed = false;
+        }
+        Some(id)
+    }
+
+    /// Records a face with a running timer of its link service.
+    pub(crate) fn note_timer(&mut self, id: FaceId) {
+        let runs = self.get(id).is_some_and(|face| face.link_service.poll_timeout().is_some());
+        if runs && !self.timed.contains(&id) {
+            self.timed.push(id);
+        }
+    }
+
+    /// When the first timer of a link service is due.
+    pub(crate) fn link_service_timeout(&self) -> Option<Duration> {
+        let timer = |id: &FaceId| self.get(*id)?.link_service.poll_timeout();
+        self.timed.iter().filter_map(timer).min()
+    }
+
+    /// Takes the list of faces with a timer; those whose timer still runs are recorded again.
+    pub(crate) fn take_timed(&mut self) -> Vec<FaceId> {
+        std::mem::take(&mut self.timed)
     }
 }

@@ -106,8 +106,11 @@ impl Engine {
         let (theirs, their_mapping) = (punched.theirs.clone(), punched.mapping);
         let (_, mapping) = self.candidates();
         // A machine without IPv6 has no socket for IPv6 addresses.
-        let able: Vec<SocketAddr> =
-            theirs.iter().copied().filter(|to| self.net.link_socket_for(*to).is_some()).collect();
+        let able: Vec<SocketAddr> = theirs
+            .iter()
+            .copied()
+            .filter(|to| self.net.link_sockets.socket_for(*to).is_some())
+            .collect();
         self.net.endpoint.probe(now, link, &able, ProbePace::Each);
         let Some(SocketAddr::V4(first)) = theirs.first().copied() else { return };
         match (mapping, their_mapping) {
@@ -151,7 +154,7 @@ impl Engine {
             _ => None,
         });
         let of_links: HashSet<u16> = of_links.collect();
-        let (endpoint, tokens) = (&self.net.endpoint, &mut self.net.tokens);
+        let (endpoint, polling) = (&self.net.endpoint, &mut self.net.polling);
         let punching = &mut self.net.reaching.punching;
         punching.sockets.retain(|number, extra| {
             if now < extra.closes {
@@ -167,7 +170,7 @@ impl Engine {
             };
             extra.closes = now + UNUSED;
             if !used {
-                tokens.remove(&extra.token);
+                polling.forget(extra.token);
             }
             used
         });
@@ -194,7 +197,7 @@ impl Engine {
         });
         self.drain_endpoint(now);
         if received.unwrap_or(false) {
-            self.net.unfinished.push(source);
+            self.net.polling.unfinished(source);
         }
     }
 
@@ -236,7 +239,7 @@ impl Engine {
         let (address, remote) = self.net.seen_at(to);
         let Some(face) = self.net.faces.get_mut(id) else { return };
         (face.address, face.remote) = (address.clone(), remote);
-        self.net.pending.push_back(EngineEvent::Moved { face: id, to: address });
+        self.net.pending.push(EngineEvent::Moved { face: id, to: address });
     }
 }
 
@@ -257,11 +260,10 @@ impl crate::Network {
         for _ in 0..SEARCH_SOCKETS {
             let Ok(mut io) = Udp::bind(wildcard(to.into()), Oversize::Lose) else { break };
             let Some(number) = self.reaching.punching.free_number() else { break };
-            let token = self.token(PollSource::Extra(number));
-            if io.register(&self.poll, token).is_err() {
-                self.tokens.remove(&token);
-                break;
-            }
+            let registered = self.polling.register(PollSource::Extra(number), |token, poll| {
+                io.register(poll, token).map(|()| token)
+            });
+            let Ok(token) = registered else { break };
             let extra = PunchSocket { io, token, of, closes };
             self.reaching.punching.sockets.insert(number, extra);
             numbers.push(number);

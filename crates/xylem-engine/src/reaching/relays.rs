@@ -122,7 +122,7 @@ impl Engine {
             (*taken, *next) = (way + 1, now + BETWEEN);
             let link = match (udp.get(way).copied(), tcp.get(way.saturating_sub(udp.len()))) {
                 (Some(address), _) => {
-                    let bound = self.net.link_socket_for(address).is_some()
+                    let bound = self.net.link_sockets.socket_for(address).is_some()
                         || self.bind_link(wildcard(address)).is_ok();
                     bound.then(|| {
                         self.net.endpoint.connect_with_room(now, address, key, &room(address))

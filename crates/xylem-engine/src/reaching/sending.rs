@@ -51,8 +51,8 @@ impl Network {
             if let Some(id) = self.carriers.of_address(at) {
                 self.carriers.queue(now, id, contents, size.unwrap_or(contents.len()));
             }
-        } else if let Some(socket) = self.link_socket_for(at) {
-            self.link_sockets[socket].send(at, contents, size, EcnCapability::NotCapable);
+        } else {
+            self.link_sockets.send(at, contents, size, EcnCapability::NotCapable);
         }
     }
 

@@ -33,13 +33,13 @@ impl Engine {
             self.flush_links();
             let address = self.net.reaching.address(i, tag);
             let link = self.net.connect_link(now, address, key);
-            self.note_keyless(link, &peer);
+            self.net.beside.note_dial(now, link, &peer);
             match self.face(face).map(|face| &face.transport) {
                 Some(Transport::Down(_)) => {
                     self.net.faces.replace_transport(face, Transport::Link(link));
                 }
                 // The face still has a link, which is silent.
-                _ => drop(self.net.standbys.insert(link, face)),
+                _ => self.net.beside.add_standby(link, face),
             }
         }
     }
@@ -182,7 +182,7 @@ impl Engine {
                 let Some(place) = asked else { return };
                 if relay.circuits[place].answer == CircuitState::Lost {
                     // The other peer has lost the relay as well, and returns to it as this end does.
-                    relay.asks_again = Some(self.net.epoch.elapsed() + ASK_AGAIN);
+                    relay.asks_again = Some(self.net.clock.now() + ASK_AGAIN);
                     return;
                 }
                 let face = relay.circuits.swap_remove(place).face;
@@ -223,7 +223,7 @@ impl Engine {
         let relay = &self.net.reaching.relays[i];
         let (relay, at) = (relay.uses.key, relay.display_address());
         tracing::debug!(%at, ?what, "relay");
-        self.net.pending.push_back(EngineEvent::Relay { relay, at, what });
+        self.net.pending.push(EngineEvent::Relay { relay, at, what });
     }
 
     /// Ends the link to a relay that has answered everything. Over TCP it stays: the connection would end with it.

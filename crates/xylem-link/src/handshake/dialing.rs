@@ -4,20 +4,20 @@ use core::net::SocketAddr;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 
+use super::answers::{AnswerBy, DialAnswers};
 use super::cookies::Cookies;
-use super::{DialedBy, HANDSHAKE_TIMEOUT, directions, is_hybrid, offers_aes, ours, short_len};
-use crate::config::{LinkConfig, PostQuantum, Suites};
+use super::offer::DialOffer;
+use super::schedule::{HANDSHAKE_RETRY, InitialSchedule};
+use super::{DialedBy, HANDSHAKE_TIMEOUT, directions, ours, short_len};
+use crate::config::LinkConfig;
 use crate::elligator::KeyPair;
 use crate::envelope::EnvelopeKey;
 use crate::event::{CloseReason, LinkId, Transmit};
 use crate::header::ConnectionId;
 use crate::kdf::LinkRng;
-use crate::kem::{self, Decapsulator};
+use crate::kem;
 use crate::link::{Finish, NewLink};
-use crate::message::{
-    HandshakeMessage, KemKeyPart, MIN_INITIAL, NOISE_1_LEN, NOISE_3_LEN, NoiseOneHead,
-    OfferPayload, PART_LEN, REST_LEN, ResponsePayload, check, peek_response,
-};
+use crate::message::{HandshakeMessage, MIN_INITIAL, NOISE_3_LEN, ResponsePayload, peek_response};
 use crate::mtu::MAX_DATAGRAM;
 use crate::noise::{Handshake, NoiseRefused};
 use crate::seal::{Opener, Sealer};
@@ -26,30 +26,12 @@ use crate::{PeerKey, StaticKey};
 
 /// Number of different lengths of initials.
 const LENGTHS: usize = 33;
-/// Wait before the first retransmission of a handshake message; doubles each time.
-const HANDSHAKE_RETRY: Duration = Duration::from_millis(250);
-/// Longest wait between retransmissions.
-const MAX_RETRY_WAIT: Duration = Duration::from_secs(2);
-/// Most initials sent out of turn, because of a retry or of responses that were dropped unprocessed.
-const MAX_EXTRA_INITIALS: u8 = 200;
-/// Shortest time between two of them.
-const EXTRA_INITIAL_INTERVAL: Duration = Duration::from_millis(25);
-/// Most answers of a dial without an expected key that are links at the same time.
-const MAX_ANSWERS: usize = 4;
-/// Most answers in all, where the program has closed earlier ones.
-const MAX_KEYS: usize = 32;
 
 /// A dialer that waits for a response.
 pub(crate) struct Dialing {
     id: LinkId,
     remote: SocketAddr,
-    expected: Option<PeerKey>,
-    /// Keys that answers have proven: each counts once.
-    keys: Vec<PeerKey>,
-    /// Links that came of this dial; while there are any, nothing is sent of our own accord.
-    answers: usize,
-    /// The reason for its end if no answer is accepted.
-    verdict: CloseReason,
+    answers: DialAnswers,
     envelope: EnvelopeKey,
     /// The open envelope, for asking which other key is at the address; `None` where that is off.
     open_envelope: Option<EnvelopeKey>,
@@ -60,26 +42,11 @@ pub(crate) struct Dialing {
     target: ConnectionId,
     /// Our id, under which the response is expected.
     pub cid: ConnectionId,
-    offer: OfferPayload,
-    decapsulator: Option<Decapsulator>,
-    /// Whether an answer without a hybrid is refused.
-    needs_hybrid: bool,
+    offer: DialOffer,
     /// The shaping level that this side wants.
     shaping: Level,
-    /// Noise message 1, with the KEM key if one is offered.
-    message: Vec<u8>,
     cookies: Cookies,
-    sent: u32,
-    /// When an initial is due out of turn. `extra_initials`: how many were sent so, and when the last one was.
-    hurry: Option<Duration>,
-    extra_initials: (u8, Option<Duration>),
-    /// When the first initial was sent.
-    begun: Option<Duration>,
-    /// When the rest of the message is due, in the same envelope as the initial before, and how often. It goes again
-    /// after a quarter of the wait, in case the first one overtook the initial.
-    rest_due: Option<(Duration, DialedBy, u8)>,
-    next: Duration,
-    wait: Duration,
+    schedule: InitialSchedule,
     deadline: Duration,
     /// Shortest length of initials, in bytes, and the number of different lengths.
     least: usize,
@@ -129,23 +96,11 @@ impl Dialing {
         let DialTarget { remote, expected, envelope } = target;
         let (target, cid) = (ConnectionId(rng.array()), ConnectionId(rng.array()));
         let mut noise = Handshake::initiator(key, ephemeral);
-        let decapsulator = is_hybrid(config).then(|| Decapsulator::generate(&mut rng)).flatten();
-        let (aes, xchacha) = (offers_aes(config), config.suites == Suites::XChaCha);
-        let offer = OfferPayload { cid, aes, hybrid: decapsulator.is_some(), xchacha };
-        let mut payload = offer.encode().to_vec();
-        if let Some(decapsulator) = &decapsulator {
-            payload.extend_from_slice(&decapsulator.key());
-        }
-        let mut message = Vec::new();
-        let written = noise.write(&payload, &mut message);
-        written.expect("the first message has no key to refuse");
+        let offer = DialOffer::new(config, cid, &mut noise, &mut rng);
         Self {
             id,
             remote,
-            expected,
-            keys: Vec::new(),
-            answers: 0,
-            verdict: CloseReason::HandshakeTimeout,
+            answers: DialAnswers::new(expected),
             envelope,
             open_envelope: config.ask_who_answers.then(|| EnvelopeKey::new(None)),
             noise,
@@ -153,18 +108,9 @@ impl Dialing {
             target,
             cid,
             offer,
-            decapsulator,
-            needs_hybrid: config.post_quantum == PostQuantum::Require,
             shaping: config.shaping.level,
-            message,
             cookies: Cookies::default(),
-            sent: 0,
-            hurry: None,
-            extra_initials: (0, None),
-            begun: None,
-            rest_due: None,
-            next: now,
-            wait: HANDSHAKE_RETRY,
+            schedule: InitialSchedule::new(now),
             deadline: now + HANDSHAKE_TIMEOUT,
             least: MIN_INITIAL,
             lengths: LENGTHS,
@@ -184,86 +130,36 @@ impl Dialing {
 
     /// Returns whether any key may answer, and further ones after the first.
     pub(crate) fn accepts_any_key(&self) -> bool {
-        self.expected.is_none()
+        self.answers.accept_any_key()
     }
 
     pub(crate) fn next_timeout(&self) -> Duration {
-        let rest = self.rest_due.map(|(at, ..)| at);
-        let next = (self.answers == 0).then_some(self.next);
-        let all = [Some(self.deadline), rest, next, self.hurry];
-        all.into_iter().flatten().min().unwrap_or(self.deadline)
+        let due = self.schedule.next_timeout(self.answers.have_links());
+        due.map_or(self.deadline, |due| due.min(self.deadline))
     }
 
     /// The reason for its end, once it is over.
     pub(crate) fn is_over(&self, now: Duration) -> Option<CloseReason> {
-        (now >= self.deadline).then_some(self.verdict)
+        (now >= self.deadline).then_some(self.answers.verdict())
     }
 
     pub(crate) fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let (body, len, by) = if let Some((at, by, left)) = self.rest_due
-            && at <= now
-        {
-            self.rest_due = (left > 1).then_some((now + self.wait / 8, by, left - 1));
-            let len = short_len(self.shaping, &mut self.rng);
-            (HandshakeMessage::Rest { rest: self.split()?.1?.1 }.to_vec(), len, by)
+        let (body, len, by) = if let Some(by) = self.schedule.poll_rest(now) {
+            (self.offer.rest()?, short_len(self.shaping, &mut self.rng), by)
         } else {
-            let by = self.due_envelope(now)?;
-            self.rest_due = self.offer.hybrid.then_some((now, by, 2));
+            let (rests, may_ask) = (self.answers.have_links(), self.open_envelope.is_some());
+            let by = self.schedule.poll_initial(now, rests, may_ask, self.offer.has_rest())?;
+            let body = self.offer.initial(&self.cookies.next())?;
             // The padding's length, and with it every byte, differs from one initial to the next.
-            (self.initial()?, self.least.saturating_add(self.rng.below(self.lengths)), by)
+            (body, self.least.saturating_add(self.rng.below(self.lengths)), by)
         };
         self.envelope_of(by).seal(self.target, &body, len, buf);
         Some(Transmit { to: self.remote, len: buf.len(), segment_size: None, ecn: false })
     }
 
-    /// The path's round trip, where it is certain which initial was answered (Karn's rule).
-    fn round_trip(&self, now: Duration) -> Option<Duration> {
-        let is_one = self.sent == 1 && self.extra_initials.0 == 0;
-        self.begun.filter(|_| is_one).map(|begun| now.saturating_sub(begun))
-    }
-
-    /// Returns the envelope of the initial that is due, if one is.
-    fn due_envelope(&mut self, now: Duration) -> Option<DialedBy> {
-        if self.hurry.is_some_and(|at| at <= now) {
-            self.hurry = None;
-            self.extra_initials = (self.extra_initials.0.saturating_add(1), Some(now));
-            return Some(DialedBy::Key);
-        }
-        if self.answers > 0 || now < self.next {
-            return None;
-        }
-        self.next = now + self.wait;
-        self.wait = (self.wait * 2).min(MAX_RETRY_WAIT);
-        self.begun.get_or_insert(now);
-        self.sent += 1;
-        let ask = self.sent > 2 && self.sent % 2 == 1 && self.open_envelope.is_some();
-        Some(if ask { DialedBy::Address } else { DialedBy::Key })
-    }
-
-    /// Has an initial sent out of turn, but not too often: an attacker that triggers it with forgeries must not make us
-    /// flood the peer.
+    /// Has an initial sent out of turn, but not too often.
     pub(crate) fn schedule_extra_initial(&mut self, now: Duration) {
-        let (count, last) = self.extra_initials;
-        if count < MAX_EXTRA_INITIALS {
-            let at = last.map_or(now, |last| now.max(last + EXTRA_INITIAL_INTERVAL));
-            self.hurry = Some(self.hurry.map_or(at, |hurry| hurry.min(at)));
-        }
-    }
-
-    /// The first message's head, and the two pieces of its KEM key if it has one.
-    #[expect(clippy::type_complexity, reason = "three pieces of fixed lengths")]
-    fn split(&self) -> Option<(&[u8; NOISE_1_LEN], Option<(&[u8; PART_LEN], &[u8; REST_LEN])>)> {
-        let (head, key) = self.message.split_first_chunk()?;
-        let pieces = key.split_first_chunk();
-        Some((head, pieces.and_then(|(part, rest)| Some((part, rest.first_chunk()?)))))
-    }
-
-    fn initial(&mut self) -> Option<Vec<u8>> {
-        let cookie = &self.cookies.next();
-        let (noise, pieces) = self.split()?;
-        let rest = pieces.map(|(_, rest)| check(rest));
-        let part = pieces.zip(rest.as_ref()).map(|((part, _), check)| KemKeyPart { check, part });
-        Some(HandshakeMessage::Initial { cookie, head: NoiseOneHead { noise, part } }.to_vec())
+        self.schedule.hurry(now);
     }
 
     /// A dialer that does not know the responder's key uses the open envelope as its own.
@@ -292,7 +188,7 @@ impl Dialing {
             Some(HandshakeMessage::Retry { cookie })
                 if self.cookies.receive(cookie, &mut self.rng) =>
             {
-                self.schedule_extra_initial(now);
+                self.schedule.hurry(now);
                 ResponseVerdict::Ignored
             }
             Some(HandshakeMessage::Response { noise }) => self.on_response(noise, by),
@@ -312,19 +208,12 @@ impl Dialing {
         let Ok((noise, payload)) = self.read(noise) else { return ResponseVerdict::Ignored };
         // From here on the message is authentic: its sender holds the key that it names.
         let Some(peer) = noise.remote() else { return ResponseVerdict::Ignored };
-        if self.expected.is_some_and(|expected| expected != peer) {
-            self.verdict = CloseReason::WrongPeer;
-            if !self.keys.is_empty() {
-                return ResponseVerdict::Ignored;
-            }
-            self.keys.push(peer);
-            return ResponseVerdict::OtherKey(peer);
+        match self.answers.receive(peer) {
+            AnswerBy::Allowed => {}
+            AnswerBy::Other => return ResponseVerdict::OtherKey(peer),
+            AnswerBy::Needless => return ResponseVerdict::Ignored,
         }
-        let room = self.answers < MAX_ANSWERS && self.keys.len() < MAX_KEYS;
-        if self.accepts_any_key() && (!room || self.keys.contains(&peer)) {
-            return ResponseVerdict::Ignored;
-        }
-        match self.judge(&payload) {
+        match self.offer.judge(&payload) {
             Ok((answer, shared)) => ResponseVerdict::Answered(Box::new(AcceptedResponse {
                 noise,
                 peer,
@@ -332,38 +221,15 @@ impl Dialing {
                 shared,
                 by,
             })),
-            // Where any key may answer, a bad answer does not exclude others.
-            Err(reason) if self.accepts_any_key() => {
-                self.verdict = reason;
-                ResponseVerdict::Ignored
-            }
-            Err(reason) => ResponseVerdict::Failed(reason),
+            Err(reason) if self.answers.refuse(reason) => ResponseVerdict::Failed(reason),
+            Err(_) => ResponseVerdict::Ignored,
         }
-    }
-
-    /// Returns the content of an authentic answer if it is acceptable.
-    fn judge(&self, payload: &[u8]) -> Result<(ResponsePayload, Option<kem::Shared>), CloseReason> {
-        let (answer, ciphertext) =
-            ResponsePayload::decode(payload).ok_or(CloseReason::PeerMisbehaved)?;
-        let shared = match (ciphertext, &self.decapsulator) {
-            (Some(ciphertext), Some(ours)) => Some(ours.open(ciphertext)),
-            (Some(_), None) => return Err(CloseReason::PeerMisbehaved),
-            (None, _) if self.needs_hybrid => return Err(CloseReason::NoPostQuantum),
-            (None, _) => None,
-        };
-        if ![true, false].map(|aes| self.offer.cipher(aes)).contains(&answer.cipher) {
-            return Err(CloseReason::PeerMisbehaved);
-        }
-        Ok((answer, shared))
     }
 
     /// Records the end of a link that came of this dial: if it was the last one, initials are sent again.
     pub(crate) fn on_answer_closed(&mut self) {
-        self.answers = self.answers.saturating_sub(1);
-        if self.answers == 0 {
-            // Due at once: zero is in the past.
-            self.wait = HANDSHAKE_RETRY;
-            self.next = Duration::ZERO;
+        if self.answers.close() {
+            self.schedule.begin_again();
         }
     }
 
@@ -376,7 +242,7 @@ impl Dialing {
         answered: AcceptedResponse,
     ) -> Result<NewLink, NoiseRefused> {
         let AcceptedResponse { mut noise, peer, answer, shared, by } = answered;
-        self.keys.push(peer);
+        self.answers.prove(peer);
         let mut message = Vec::new();
         noise.write(&ours(config).encode(), &mut message)?;
         let third: [u8; NOISE_3_LEN] = message.try_into().map_err(|_| NoiseRefused)?;
@@ -387,8 +253,8 @@ impl Dialing {
         self.envelope_of(by).seal(answer.cid, &body, len, &mut datagram);
         let secrets = noise.finish().ok_or(NoiseRefused)?;
         let (sending, receiving) = directions(&secrets, shared.as_deref(), answer.cipher);
-        self.answers += 1;
-        self.rest_due = None;
+        self.answers.open();
+        self.schedule.on_answered();
         Ok(NewLink {
             id,
             peer,
@@ -397,7 +263,7 @@ impl Dialing {
             opener: Opener::new(answer.cipher, receiving),
             theirs: answer.parameters,
             post_quantum: shared.is_some(),
-            rtt: self.round_trip(now),
+            rtt: self.schedule.round_trip(now),
             rng: self.rng.child(),
             finish: Some(Finish {
                 datagram,

@@ -1,4 +1,4 @@
-//! Decides whether datagrams leave as ECN-capable. Some paths drop such datagrams, so one ping is sent as ECN-capable
+//! Counts the marks of received datagrams (ECN), and decides whether datagrams leave as ECN-capable. Some paths drop such datagrams, so one ping is sent as ECN-capable
 //! first, and the others follow once it has been answered.
 
 /// Pings sent as ECN-capable before the path is assumed to drop such datagrams.
@@ -13,17 +13,30 @@ pub(super) struct EcnState {
     tries: u8,
     /// Token of the last ping that was sent as ECN-capable.
     asked: Option<u64>,
+    /// Received datagrams that a router had marked, modulo 2^32.
+    marked: u32,
 }
 
 impl EcnState {
     pub(super) fn new(wanted: bool) -> Self {
-        Self { wanted, on: false, tries: if wanted { TRIES } else { 0 }, asked: None }
+        Self { wanted, on: false, tries: if wanted { TRIES } else { 0 }, asked: None, marked: 0 }
     }
 
     /// Begins again on a new path. Returns whether a ping is needed.
     pub(super) fn on_new_path(&mut self) -> bool {
-        *self = Self::new(self.wanted);
+        *self = Self { marked: self.marked, ..Self::new(self.wanted) };
         self.wanted
+    }
+
+    /// Records a received datagram, and whether a router had marked it.
+    #[inline]
+    pub(super) fn on_datagram(&mut self, marked: bool) {
+        self.marked = self.marked.wrapping_add(marked.into());
+    }
+
+    /// Received datagrams that a router had marked, modulo 2^32.
+    pub(super) fn marked(&self) -> u32 {
+        self.marked
     }
 
     pub(super) fn is_on(&self) -> bool {

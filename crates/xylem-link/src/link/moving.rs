@@ -20,6 +20,35 @@ use crate::way::{NatMapping, PathKind, SyntheticPrefixes};
 /// Shortest time between two changes of our observed address that are accepted from a peer.
 const OBSERVED_APART: Duration = Duration::from_millis(250);
 
+/// What a peer's report of our address means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AddressChange {
+    /// It is the first.
+    First,
+    /// Our address has changed: another network, or a NAT that dropped its mapping.
+    Moved,
+}
+
+/// The address at which the peer sees us.
+#[derive(Default, Debug)]
+pub(super) struct ReportedAddress {
+    address: Option<SocketAddr>,
+    /// Until when further reports of a change are ignored: a lying peer may send any number of them.
+    rest: Duration,
+}
+
+impl ReportedAddress {
+    /// Takes a report, if it is news.
+    fn on_frame(&mut self, now: Duration, address: SocketAddr) -> Option<AddressChange> {
+        if self.address == Some(address) || now < self.rest {
+            return None;
+        }
+        self.rest = now + OBSERVED_APART;
+        let before = self.address.replace(address);
+        Some(if before.is_some() { AddressChange::Moved } else { AddressChange::First })
+    }
+}
+
 impl Link {
     /// Handles a datagram of `len` bytes `from` another address than the link's.
     pub(super) fn on_other_address(
@@ -29,7 +58,7 @@ impl Link {
         len: usize,
         newest: bool,
     ) {
-        let wait = self.wait();
+        let wait = self.liveness.wait();
         self.paths.on_datagram(now, from, len, newest, wait, &mut self.rng);
     }
 
@@ -59,7 +88,7 @@ impl Link {
             self.move_to(now, other, false);
         }
         if self.silent_at().is_some_and(|at| now >= at) {
-            let wait = self.wait();
+            let wait = self.liveness.wait();
             self.paths.on_silence(now, wait, &mut self.rng);
             self.reach.probe_again(now, &mut self.rng);
         }
@@ -70,31 +99,25 @@ impl Link {
         due.into_iter().flatten().min()
     }
 
-    /// When the peer counts as silent and is searched at other known addresses, if there are any: it has left a ping
-    /// unanswered, or half the idle timeout is over.
+    /// When the peer counts as silent and is searched at other known addresses, if there are any.
     fn silent_at(&self) -> Option<Duration> {
         if self.paths.known.is_empty() && !self.reach.can_probe_again() {
             return None;
         }
-        let half = self.last_received + self.idle_timeout / 2;
-        let unanswered = self.ping.filter(|(_, sent)| *sent >= self.last_received);
-        let unanswered = unanswered.map_or(half, |(_, sent)| half.min(sent + self.wait()));
-        Some(unanswered.max(self.paths.quiet_until))
+        Some(self.liveness.search_at().max(self.paths.quiet_until))
     }
 
     fn move_to(&mut self, now: Duration, to: SocketAddr, chosen: bool) {
         let worse = self.paths.ways.way(to) > self.paths.ways.way(self.remote);
         self.paths.on_move(now, self.remote, to, chosen);
         self.remote = to;
-        self.sealer.on_move();
+        self.keys.on_peer_moved();
         self.mtu.reset(now);
         self.queue.refit(self.mtu.current());
         self.on_new_path(now);
         // Nothing is known of the new path; a ping measures it, and shows which address the peer sees there.
-        self.rtt = None;
+        self.liveness.on_new_path();
         self.owed.ping = true;
-        // Reset tokens are bound to an address.
-        self.token_owed = true;
         self.owed.observed = true;
         if worse {
             self.reach.probe_again(now, &mut self.rng);
@@ -206,16 +229,11 @@ impl Link {
         match frame {
             Frame::Observed(octets) => {
                 let address = to_address(octets);
-                // A lying peer may send any number of them.
-                if self.observed != Some(address) && now >= self.observed_rest {
-                    // Our address has changed: another network, or a NAT that dropped its mapping.
-                    if self.observed.is_some() {
-                        self.sealer.on_move();
-                    }
-                    self.observed = Some(address);
-                    self.observed_rest = now + OBSERVED_APART;
-                    events.push_back(LinkEvent::Observed { link, address });
+                let Some(change) = self.observed.on_frame(now, address) else { return };
+                if change == AddressChange::Moved {
+                    self.keys.on_own_move();
                 }
+                events.push_back(LinkEvent::Observed { link, address });
             }
             Frame::Candidates(of) => {
                 let told = self.candidates.on_frame(now, &of, &self.paths.ways);
@@ -234,7 +252,7 @@ impl Link {
         if core::mem::take(&mut self.owed.observed) && !self.paths.ways.is_synthetic(self.remote) {
             Frame::Observed(&address(self.remote)).write(out);
         }
-        let wait = self.wait();
+        let wait = self.liveness.wait();
         self.candidates.poll(now, wait, out);
     }
 }

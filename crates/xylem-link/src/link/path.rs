@@ -13,7 +13,7 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::MAX_WAIT;
+use super::liveness::MAX_WAIT;
 use crate::kdf::LinkRng;
 use crate::seal::OVERHEAD;
 use crate::way::SyntheticPrefixes;

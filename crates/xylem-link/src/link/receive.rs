@@ -5,9 +5,8 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
-use constant_time_eq::constant_time_eq_n;
 
-use super::{EARLY_PINGS, Link, MAX_ANSWERS};
+use super::{Link, MAX_ANSWERS};
 use crate::aead::TAG_LEN;
 use crate::event::{CloseReason, LinkEvent};
 use crate::frame::{FRAGMENT_OVERHEAD, Frame, Frames, PACKET_OVERHEAD};
@@ -29,7 +28,7 @@ impl Link {
         events: &mut VecDeque<LinkEvent>,
         used: &mut Option<Bytes>,
     ) -> bool {
-        let opened = match self.opener.open(now, &mut datagram) {
+        let opened = match self.keys.open(now, &mut datagram) {
             Ok(opened) => opened,
             Err(error) => {
                 self.count_refusal(error);
@@ -42,15 +41,14 @@ impl Link {
         // Padding alone does not put off the idle timeout: it shows that the peer's timer runs, not that its program
         // uses the link.
         if !Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]).is_empty() {
-            self.last_received = now;
+            self.liveness.on_received(now);
         }
-        self.routes_changed |= opened.advanced;
         if opened.ratcheted {
-            self.on_ratcheted(now);
+            let carried = self.carried();
+            self.keys.on_ratcheted(now, carried);
         }
-        if let Some(closing) = &mut self.closing {
-            closing.due = true;
-            return core::mem::take(&mut self.routes_changed);
+        if self.ending.answer() {
+            return self.keys.take_routes_changed();
         }
         // Only a peer that has our last handshake message can have sealed this.
         self.finish = None;
@@ -61,7 +59,7 @@ impl Link {
         let challenged = self.owed.responses.len();
         let datagram = &*used.insert(datagram.freeze());
         let (mut asks, mut pieces) = (false, false);
-        self.marked = self.marked.wrapping_add(marked.into());
+        self.ecn.on_datagram(marked);
         for frame in Frames::new(&datagram[HEADER_LEN..datagram.len() - TAG_LEN]) {
             let done = match frame {
                 Ok(frame) => {
@@ -72,14 +70,14 @@ impl Link {
                 Err(_) => Err(Misbehaved),
             };
             if done.is_err() {
-                self.ended = Some(CloseReason::PeerMisbehaved);
+                self.ending.end(CloseReason::PeerMisbehaved);
             }
-            if self.ended.is_some() {
+            if self.ending.has_ended() {
                 break;
             }
         }
         if pieces {
-            self.repair.on_datagram(now, opened.number, self.opener.window());
+            self.repair.on_datagram(now, opened.number, self.keys.window());
         }
         self.on_stream_datagram(now, opened.number, asks, marked);
         if let Some(from) = elsewhere
@@ -87,7 +85,7 @@ impl Link {
         {
             self.on_challenge_from(now, from, *token);
         }
-        core::mem::take(&mut self.routes_changed)
+        self.keys.take_routes_changed()
     }
 
     fn count_refusal(&mut self, error: OpenDatagramError) {
@@ -96,8 +94,8 @@ impl Link {
         } else {
             self.stats.forged += 1;
         }
-        if self.opener.is_worn_out() {
-            self.ended = Some(CloseReason::ForgeryLimit);
+        if self.keys.is_worn_out() {
+            self.ending.end(CloseReason::ForgeryLimit);
         }
     }
 
@@ -125,13 +123,11 @@ impl Link {
             }
             Frame::Ping(token) => push_bounded(&mut self.owed.pongs, token),
             Frame::Pong(token) => {
-                if let Some((_, sent)) = self.ping.filter(|(expected, _)| *expected == token) {
-                    (self.ping, self.early_pings) = (None, 0);
+                if self.liveness.on_pong(now, token) {
                     self.ecn.on_pong(token);
-                    self.measured(now.saturating_sub(sent));
                 }
             }
-            Frame::Close(_) => self.ended = Some(CloseReason::Peer),
+            Frame::Close(_) => self.ending.end(CloseReason::Peer),
             // The size is acknowledged only if the whole datagram came through.
             Frame::Probe(size) if size as usize == datagram.len() => {
                 push_bounded(&mut self.owed.probe_acks, size);
@@ -139,18 +135,15 @@ impl Link {
             Frame::Probe(_) => return Err(Misbehaved),
             Frame::ProbeAck(size) => {
                 if let Some(sample) = self.mtu.on_ack(now, size as usize) {
-                    self.measured(sample);
+                    self.liveness.measured(sample);
                 }
             }
             Frame::PathChallenge(token) => push_bounded(&mut self.owed.responses, token),
             Frame::PathResponse(token) => self.on_path_response(now, token),
-            Frame::Epoch { number, commitment } => self.on_epoch(number, &commitment)?,
-            Frame::EpochAck(number) => {
-                self.sealer.confirm(number);
-                if self.sealer.is_confirmed() {
-                    self.owed.announce = None;
-                }
+            Frame::Epoch { number, commitment } => {
+                self.keys.on_epoch(number, &commitment).map_err(|_| Misbehaved)?;
             }
+            Frame::EpochAck(number) => self.keys.on_epoch_ack(number),
             Frame::Ack(ack) => {
                 self.repair.on_ack(now, &ack);
                 self.on_stream_ack(now, &ack, events)?;
@@ -167,10 +160,10 @@ impl Link {
             }
             // Frames for keys.
             Frame::Rekey { round, answer, key } => {
-                self.on_rekey(round, answer, key).map_err(|_| Misbehaved)?;
+                self.keys.on_rekey(round, answer, key, &mut self.rng).map_err(|_| Misbehaved)?;
             }
             Frame::ResetToken { epoch, token } => {
-                self.on_reset_token(epoch, &token).map_err(|_| Misbehaved)?;
+                self.keys.on_reset_token(epoch, &token).map_err(|_| Misbehaved)?;
             }
             Frame::Observed(_) | Frame::Candidates(_) | Frame::CandidatesAck(_) => {
                 self.on_reach_frame(now, frame, events);
@@ -181,23 +174,8 @@ impl Link {
 
     fn deliver(&mut self, packet: Bytes, marked: bool, events: &mut VecDeque<LinkEvent>) {
         self.stats.packets_received += 1;
-        self.early_pings = EARLY_PINGS;
+        self.liveness.on_use();
         events.push_back(LinkEvent::Packet { link: self.id, packet, marked });
-    }
-
-    /// A newer epoch has overtaken an announcement of an older one; no honest peer can have sealed one of a future
-    /// epoch yet.
-    fn on_epoch(&mut self, number: u64, commitment: &[u8; 32]) -> Result<(), Misbehaved> {
-        if number > self.opener.epoch() {
-            return Err(Misbehaved);
-        }
-        if number == self.opener.epoch() {
-            if !constant_time_eq_n(commitment, &self.opener.commitment()) {
-                return Err(Misbehaved);
-            }
-            self.owed.epoch_ack = Some(number);
-        }
-        Ok(())
     }
 }
 

@@ -3,40 +3,86 @@
 use core::time::Duration;
 use std::collections::VecDeque;
 
+use super::Link;
+use super::liveness::MAX_WAIT;
 use super::receive::Misbehaved;
-use super::{EARLY_PINGS, Link, MAX_WAIT};
-use crate::event::{LinkEvent, Transmit};
+use crate::event::{LinkEvent, LinkId, Transmit};
 use crate::frame::Ack;
-use crate::stream::{DatagramLayout, StreamError, Streams, WrittenDatagrams};
+use crate::stream::{DatagramLayout, StreamError, StreamSettings, Streams, WrittenDatagrams};
 
-impl Link {
-    #[cfg(test)]
-    pub(crate) fn next_number(&self) -> u64 {
-        self.sealer.next_number()
+/// The streams of a link, if it has any, and their turn.
+pub(super) struct LinkStreams {
+    /// Made when the first stream is opened.
+    streams: Option<Box<Streams>>,
+    settings: StreamSettings,
+    /// Whether packets are sent next, not streams: the two alternate.
+    packets_next: bool,
+}
+
+impl LinkStreams {
+    pub(super) fn new(settings: StreamSettings) -> Self {
+        Self { streams: None, settings, packets_next: false }
     }
 
-    #[cfg(test)]
-    pub(crate) fn has_stream_state(&self) -> bool {
-        self.streams.is_some()
+    /// The streams, once there has been one.
+    #[inline]
+    pub(super) fn begun(&self) -> Option<&Streams> {
+        self.streams.as_deref()
     }
 
-    pub(super) fn streams(&mut self, now: Duration) -> &mut Streams {
-        let (id, settings, datagram) = (self.id, self.stream_settings, self.mtu.current());
-        let rtt = self.rtt;
+    #[inline]
+    fn begun_mut(&mut self) -> Option<&mut Streams> {
+        self.streams.as_deref_mut()
+    }
+
+    /// The streams, made now if there has been none. `datagram`: bytes of the largest datagram.
+    fn begin(
+        &mut self,
+        now: Duration,
+        link: LinkId,
+        datagram: usize,
+        rtt: Option<Duration>,
+    ) -> &mut Streams {
+        let settings = self.settings;
         self.streams.get_or_insert_with(|| {
-            let mut streams = Streams::new(id, settings, now, datagram);
+            let mut streams = Streams::new(link, settings, now, datagram);
             streams.set_rtt(rtt.unwrap_or(MAX_WAIT / 4));
             Box::new(streams)
         })
     }
 
+    /// Whether packets go first in this turn, so that neither starves the other.
+    fn packets_first(&mut self) -> bool {
+        if self.streams.is_none() {
+            return true;
+        }
+        self.packets_next = !self.packets_next;
+        self.packets_next
+    }
+}
+
+impl Link {
+    #[cfg(test)]
+    pub(crate) fn next_number(&self) -> u64 {
+        self.keys.next_number()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn has_stream_state(&self) -> bool {
+        self.streams.begun().is_some()
+    }
+
+    pub(super) fn streams(&mut self, now: Duration) -> &mut Streams {
+        self.streams.begin(now, self.id, self.mtu.current(), self.liveness.rtt())
+    }
+
     /// The streams for a call of the program.
     pub(crate) fn streams_of_program(&mut self) -> Result<&mut Streams, StreamError> {
-        if self.closing.is_some() {
+        if self.ending.is_closing() {
             return Err(StreamError::NoLink);
         }
         // The latest time known here is that of the last arrival.
-        Ok(self.streams(self.last_received))
+        Ok(self.streams(self.liveness.last_received()))
     }
 
     /// Handles the end of a datagram's frames. `asks`: it had frames that are acknowledged.
@@ -47,10 +93,10 @@ impl Link {
         asks: bool,
         marked: bool,
     ) {
-        let Some(streams) = &mut self.streams else { return };
+        let Some(streams) = self.streams.begun_mut() else { return };
         if asks {
-            self.early_pings = EARLY_PINGS;
-            streams.on_datagram(now, number, self.opener.window());
+            self.liveness.on_use();
+            streams.on_datagram(now, number, self.keys.window());
         }
         if marked {
             streams.on_mark();
@@ -63,16 +109,16 @@ impl Link {
         ack: &Ack<'_>,
         events: &mut VecDeque<LinkEvent>,
     ) -> Result<(), Misbehaved> {
-        let Some(streams) = &mut self.streams else { return Ok(()) };
-        let next = self.sealer.next_number();
+        let Some(streams) = self.streams.begun_mut() else { return Ok(()) };
+        let next = self.keys.next_number();
         if let Some(rtt) = streams.on_ack(now, ack, next, events).map_err(|_| Misbehaved)? {
-            self.measured(rtt);
+            self.liveness.measured(rtt);
         }
         Ok(())
     }
 
     pub(super) fn on_stream_timeout(&mut self, now: Duration) {
-        let Some(streams) = &mut self.streams else { return };
+        let Some(streams) = self.streams.begun_mut() else { return };
         streams.on_timeout(now);
         self.ecn.on_timeouts(streams.timeouts());
     }
@@ -81,18 +127,14 @@ impl Link {
     pub(super) fn on_new_path(&mut self, now: Duration) {
         self.owed.ping |= self.ecn.on_new_path();
         self.repair.on_new_path(now);
-        if let Some(streams) = &mut self.streams {
+        if let Some(streams) = self.streams.begun_mut() {
             streams.on_new_path(now);
         }
     }
 
     /// Sends streams and packets alternately, so that neither starves the other.
     pub(super) fn transmit_data(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if self.streams.is_none() {
-            return self.transmit_queue(now, buf);
-        }
-        self.packets_next = !self.packets_next;
-        if self.packets_next {
+        if self.streams.packets_first() {
             self.transmit_queue(now, buf).or_else(|| self.transmit_streams(now, buf))
         } else {
             self.transmit_streams(now, buf).or_else(|| self.transmit_queue(now, buf))
@@ -100,26 +142,26 @@ impl Link {
     }
 
     fn transmit_streams(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let streams = self.streams.as_deref_mut()?;
-        if let Some(rtt) = self.rtt {
+        let streams = self.streams.begun_mut()?;
+        if let Some(rtt) = self.liveness.rtt() {
             streams.set_rtt(rtt);
         }
         let (datagram, segments, padding) = self.queue.layout(self.mtu.current());
-        let number = self.sealer.next_number();
-        let layout = DatagramLayout { datagram, segments, padding, number, marked: self.marked };
+        let (number, marked) = (self.keys.next_number(), self.ecn.marked());
+        let layout = DatagramLayout { datagram, segments, padding, number, marked };
         buf.clear();
         let WrittenDatagrams { mut segment, padding, is_ack } =
-            streams.fill(now, layout, self.opener.window(), buf)?;
+            streams.fill(now, layout, self.keys.window(), buf)?;
         self.stats.padding_sent += padding as u64;
         if !is_ack {
-            self.early_pings = EARLY_PINGS;
+            self.liveness.on_use();
         }
-        if is_ack && self.shaper.is_none() {
+        if is_ack && !self.shaping.has_sizes() {
             segment = self.padded(segment);
             buf.resize(segment, 0);
         }
         for datagram in buf.chunks_mut(segment) {
-            self.sealer.seal(datagram);
+            self.keys.seal(datagram);
         }
         // Like packets, only data is a reason to check the MTU again.
         self.mtu.on_sent(segment);

@@ -3,7 +3,8 @@
 use core::net::SocketAddr;
 use core::time::Duration;
 
-use super::{LINGER, Link};
+use super::Link;
+use super::keys::KeyTime;
 use crate::aead::TAG_LEN;
 use crate::event::{CloseReason, Transmit};
 use crate::frame::Frame;
@@ -14,21 +15,12 @@ use crate::seal::OVERHEAD;
 impl Link {
     /// Writes the next datagrams to `buf`, replacing its content.
     pub(crate) fn poll_transmit(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
-        if self.closing.is_some() {
+        if self.ending.is_closing() {
             return self.transmit_close(now, buf);
         }
-        let ratcheting = self.sealer.is_ratcheting();
-        match self.sealer.advance_if_due(now) {
-            Ok(false) => {}
-            Ok(true) => {
-                self.stats.rekeys += 1;
-                self.stats.ratchets += u64::from(ratcheting);
-                self.owed.announce = Some(now);
-            }
-            Err(_) => {
-                self.ended = Some(CloseReason::RekeyStalled);
-                return None;
-            }
+        if self.keys.advance_if_due(now, &mut self.stats).is_err() {
+            self.ending.end(CloseReason::RekeyStalled);
+            return None;
         }
         self.transmit_finish(now, buf)
             .or_else(|| self.transmit_challenge(now, buf))
@@ -40,14 +32,7 @@ impl Link {
     }
 
     fn transmit_close(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let closing = self.closing.as_mut()?;
-        closing.until.get_or_insert(now + LINGER);
-        if !closing.due || closing.left == 0 {
-            return None;
-        }
-        closing.due = false;
-        closing.left -= 1;
-        let code = closing.code;
+        let code = self.ending.poll(now)?;
         Some(self.datagram(buf, self.remote, 0, |out| Frame::Close(code).write(out)))
     }
 
@@ -83,16 +68,10 @@ impl Link {
     }
 
     fn write_owed(&mut self, now: Duration, out: &mut Vec<u8>) {
-        if let Some(number) = self.owed.epoch_ack.take() {
-            self.write_epoch_ack(number, out);
-        }
-        if self.owed.announce.is_some_and(|at| now >= at) {
-            self.owed.announce = Some(now + self.wait());
-            let (number, commitment) = (self.sealer.epoch(), self.sealer.commitment());
-            Frame::Epoch { number, commitment }.write(out);
-        }
-        self.write_keys(now, out);
-        self.repair.write_ack(now, self.opener.window(), self.marked, out);
+        let (wait, carried, remote) = (self.liveness.wait(), self.carried(), self.remote);
+        let time = KeyTime { now, wait, carried, remote };
+        self.owed.observed |= self.keys.write(time, &mut self.rng, out);
+        self.repair.write_ack(now, self.keys.window(), self.ecn.marked(), out);
         self.owed.observed |= !self.owed.pongs.is_empty();
         self.write_candidates(now, out);
         self.owed.pongs.drain(..).for_each(|token| Frame::Pong(token).write(out));
@@ -100,15 +79,14 @@ impl Link {
         self.owed.probe_acks.drain(..).for_each(|size| Frame::ProbeAck(size).write(out));
         if core::mem::take(&mut self.owed.ping) {
             let token = self.rng.u64();
-            self.ping = Some((token, now));
-            self.early_pings = self.early_pings.saturating_sub(1);
+            self.liveness.on_ping(now, token);
             self.ecn.on_ping(token);
             Frame::Ping(token).write(out);
         }
     }
 
     fn transmit_probe(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
-        let size = self.mtu.poll(now, self.wait())?;
+        let size = self.mtu.poll(now, self.liveness.wait())?;
         let probe = Frame::Probe(size as u32);
         Some(self.datagram(buf, self.remote, size, |out| probe.write(out)))
     }
@@ -117,9 +95,9 @@ impl Link {
     fn transmit_repair(&mut self, now: Duration, buf: &mut Vec<u8>) -> Option<Transmit> {
         let room = self.mtu.current() - OVERHEAD;
         let kept = self.repair.next_lost(now, room)?;
-        let number = self.sealer.next_number();
+        let number = self.keys.next_number();
         let len = kept.frames.len() + OVERHEAD;
-        let size = if self.shaper.is_some() { self.padded(len) } else { len };
+        let size = if self.shaping.has_sizes() { self.padded(len) } else { len };
         let transmit =
             self.datagram(buf, self.remote, size, |out| out.extend_from_slice(&kept.frames));
         self.repair.on_sent_again(now, number, kept);
@@ -142,9 +120,9 @@ impl Link {
                 for datagram in ready.buf.chunks_mut(ready.segment) {
                     if ready.pieces {
                         let content = &datagram[HEADER_LEN..datagram.len() - TAG_LEN];
-                        self.repair.on_sent(now, self.sealer.next_number(), content);
+                        self.repair.on_sent(now, self.keys.next_number(), content);
                     }
-                    self.sealer.seal(datagram);
+                    self.keys.seal(datagram);
                 }
                 *buf = ready.buf;
                 // MTU probes are not counted: they must not cause further probes.
@@ -171,7 +149,7 @@ impl Link {
         let len = buf.len() + TAG_LEN;
         let size = if size == 0 { self.padded(len) } else { size };
         buf.resize(len.max(size), 0);
-        self.sealer.seal(buf);
+        self.keys.seal(buf);
         self.sent(to, buf.len(), None)
     }
 

@@ -1,8 +1,12 @@
 //! [`share`]: publishes paths and answers Interests for them until asked to stop.
 
+mod getters;
+mod listed;
 mod mesh;
+mod reach;
 mod server;
 mod service;
+mod streams;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

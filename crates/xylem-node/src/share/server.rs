@@ -15,21 +15,24 @@ use xylem_object::fetched::parse_notice;
 use xylem_object::{PublisherKey, ServeOutcome};
 use xylem_packet::{Data, Interest, Packet};
 use xylem_peers::announcers::Announcers;
-use xylem_peers::reachable::{FaceAddress, Relay, WayTaken};
+use xylem_peers::reachable::{FaceAddress, Relay};
 use xylem_publish::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
-use xylem_publish::served::{GetterTraffic, ServedStats};
-use xylem_reach::kind::{ReachMonitor, ReachWay, Reachability};
+use xylem_reach::kind::ReachMonitor;
 use xylem_reach::names::dht_knock;
 use xylem_reach::relay::VouchedName;
 
+use super::getters::ShareGetters;
+use super::listed::ListedShares;
 use super::mesh::Mesh;
+use super::reach::{ListingState, ShareReach};
 use super::service::ShareCommand;
+use super::streams::ShareStreams;
 use super::{ServiceSnapshot, ShareEndpoint, ShareError, ShareOptions, publisher_of};
 use crate::addresses::of_tickets;
 use crate::code::{CodeServer, Offered, ShowOptions};
 use crate::discovery::{DhtRoom, MAX_PUBLIC, Publicity, ShareAnnouncer};
 use crate::event::of_registrar;
-use crate::event::{Event, FetchReport, GetterReport, GetterState, from_library};
+use crate::event::{Event, from_library};
 use crate::mail::MailServer;
 use crate::meeting::CodeDht;
 use crate::peers::linked_at;
@@ -44,61 +47,39 @@ use xylem_witness::Cosigned;
 
 /// Time for last answers to leave after a share has ended.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
-/// Interval of link statistics. [`MOST_LOOKED_AT`]: most links included.
-const LINK_STATISTICS_EVERY: Duration = Duration::from_secs(1);
-const MOST_LOOKED_AT: usize = 256;
 
 /// Answers Interests for all publications, and receives mail.
 pub(super) struct ShareServer<'a> {
     at: ShareEndpoint,
     publications: Publications,
-    served: ServedStats,
+    getters: ShareGetters,
     /// Commands of a service; a share has none.
-    pub(super) commands: Option<mpsc::Receiver<ShareCommand>>,
+    commands: Option<mpsc::Receiver<ShareCommand>>,
     /// One for each object name, with all forwarders.
     pub(super) registrars: Vec<Registrar>,
     /// The shaping level requested for links.
     wanted_level: Level,
     /// Files that can't be read and were reported; one warning each is enough.
     warned_of: HashSet<PathBuf>,
-    /// Faces that are up.
-    peers: HashMap<FaceId, FaceAddress>,
-    /// Receives mail.
-    mail_server: MailServer,
+    streams: ShareStreams,
     /// The certificate of the signing key, as a packet; empty: none.
     pub(super) certificate: Vec<u8>,
-    /// Shows a code for a ticket.
-    code: Option<CodeServer>,
-    /// The group in which this service is a member.
-    pub(super) mesh: Option<Mesh>,
     /// Witnesses' co-signatures of the publications.
     cosigned: Cosigned,
     /// For each publication, peers that announced that they serve what they fetched of it.
     announcers: HashMap<PublicationId, Announcers>,
     /// Announces the share elsewhere.
     beside: ShareAnnouncer,
-    /// Lists a public share by its tickets in the DHT.
-    tickets: Option<TicketListings>,
-    /// Publications in these listings.
-    by_ticket: HashSet<PublicationId>,
-    /// Whether it was reported that a ticket is not listed.
-    told_unlisted: bool,
+    listed: ListedShares,
     /// The key that signs records of names for the DHT.
     signs: Option<PublisherKey>,
     /// Buffer of the current answer, kept for its allocation.
     answer: Vec<u8>,
-    /// How this end is reached.
-    standing: Option<ReachMonitor>,
-    /// The last report, if addresses alone lead no peer from elsewhere here and the DHT may.
-    near: Option<Reachability>,
-    /// Whether tickets name the router's mapped address. Otherwise no peer uses it.
-    pub(super) names_mapped: bool,
+    reach: ShareReach,
     /// Raised when the shared content has been fetched.
     ends: &'a Stop,
     /// Time until which last answers may leave, once `ends` is raised.
     last_answers: Option<Duration>,
-    /// When the next link statistics are due.
-    look: Duration,
     /// Events of the thread that delivers mail.
     events: &'a mpsc::Receiver<Event>,
     on_event: &'a mut dyn FnMut(Event),
@@ -123,31 +104,23 @@ impl<'a> ShareServer<'a> {
         let tickets = dht.and_then(|dht| TicketListings::new(engine, &dht));
         Ok(Self {
             beside: ShareAnnouncer::new(&options.beside, &options.store, &at.listen),
-            tickets,
-            by_ticket: HashSet::new(),
-            told_unlisted: false,
+            listed: ListedShares::new(tickets),
             signs,
             publications,
             at,
-            served: ServedStats::default(),
+            getters: ShareGetters::default(),
             commands: None,
             registrars: Vec::new(),
             wanted_level: options.links.shaping.level,
             warned_of: HashSet::new(),
-            peers: HashMap::new(),
-            mail_server: MailServer::open(&options.store, None, wake)?,
+            streams: ShareStreams::new(MailServer::open(&options.store, None, wake)?),
             certificate: Vec::new(),
-            code: None,
-            mesh: None,
             cosigned: Cosigned::by(&options.store, &options.witnesses)?,
             announcers: HashMap::new(),
             answer: Vec::new(),
-            standing: None,
-            near: None,
-            names_mapped: false,
+            reach: ShareReach::default(),
             ends,
             last_answers: None,
-            look: Duration::ZERO,
             events,
             on_event,
         })
@@ -158,7 +131,7 @@ impl<'a> ShareServer<'a> {
     pub(super) fn wait_for_router(&mut self, most: Duration) -> Event {
         self.beside.wait_for_router(most, self.on_event);
         self.at.mapped = self.beside.mapped();
-        self.names_mapped = self.at.mapped.is_some();
+        self.reach.name_mapped(self.at.mapped.is_some());
         of_tickets(&self.at.announced(), &self.at.listen).1
     }
 
@@ -171,9 +144,8 @@ impl<'a> ShareServer<'a> {
         self.at.announce_own_addresses(engine);
         let keys: Vec<[u8; 32]> = relays.iter().map(|relay| relay.at.key).collect();
         let (own, announced) = (advertised(&self.at.listen), !self.at.announce.is_empty());
-        let mut standing = ReachMonitor::new(engine.now(), own, announced, &keys);
-        standing.mapped(self.at.mapped.filter(|_| self.names_mapped));
-        self.standing = Some(standing);
+        let monitor = ReachMonitor::new(engine.now(), own, announced, &keys);
+        self.reach.watch(monitor, self.at.mapped);
     }
 
     /// Adds a publication. `lan`: whether it may be announced on the LAN. Returns its event.
@@ -211,11 +183,7 @@ impl<'a> ShareServer<'a> {
         let vouch = signed_by.is_none().then_some(self.at.vouch);
         self.publications.add_find(id, &self.at.link_key, vouch);
         if room == DhtRoom::Free {
-            let listed = self.tickets.as_mut().map(|it| it.add(engine, &root));
-            if listed.is_some() {
-                self.by_ticket.insert(id);
-            }
-            if listed == Some(false) && !std::mem::replace(&mut self.told_unlisted, true) {
+            if self.listed.add(engine, id, &root) {
                 let (path, most) = (path.display(), MAX_LISTED_TICKETS);
                 let what = format!(
                     "{path}: the DHT lists this machine by {most} tickets already: by this one, and by further ones, once others end"
@@ -238,19 +206,29 @@ impl<'a> ShareServer<'a> {
         ticket: &Ticket,
         how: &ShowOptions,
     ) -> Result<(), ShareError> {
-        if self.code.is_none() {
+        if !self.streams.shows_code() {
             let (text, at) = (ticket.to_string(), ticket.addresses.clone());
             let ShareEndpoint { publisher, relay_vouch: vouch, .. } = self.at;
             let how = ShowOptions { names: vec![VouchedName { publisher, vouch }], ..how.clone() };
-            self.code = Some(CodeServer::new(engine, Offered::Ticket, text, at, &how)?);
+            self.streams.show(CodeServer::new(engine, Offered::Ticket, text, at, &how)?);
         }
         Ok(())
     }
 
+    /// Follows the commands of a service. Its tickets are made later, and name the router's mapped address.
+    pub(super) fn serve(&mut self, commands: mpsc::Receiver<ShareCommand>) {
+        self.commands = Some(commands);
+        self.reach.name_mapped(true);
+    }
+
+    /// Speaks with the members of a group from now on.
+    pub(super) fn join(&mut self, mesh: Mesh) {
+        self.streams.join(mesh);
+    }
+
     /// Removes a publication.
     fn remove(&mut self, engine: &mut Engine, id: PublicationId) {
-        let ended = self.served.withdrawn(engine.now(), id);
-        self.report_getters(GetterState::Ended, ended);
+        self.getters.withdraw(engine.now(), id, &self.publications, self.on_event);
         let Some(content) = self.publications.remove(id) else { return };
         let object = content.publication().prefix().parent();
         if !self.publications.has_object(object) {
@@ -261,9 +239,7 @@ impl<'a> ShareServer<'a> {
         // Free the link's knocks for others. That of our own publisher stays: a getter of removed content then gets a
         // refusal.
         let (root, signed_by) = (content.publication().manifest().root, content.signed_by());
-        if self.by_ticket.remove(&id) {
-            self.tickets.iter_mut().for_each(|it| it.remove(engine, &root));
-        }
+        self.listed.remove(engine, id, &root);
         if !self.beside.shares(&root) {
             engine.forget_knock(&dht_knock(&root));
         }
@@ -275,7 +251,7 @@ impl<'a> ShareServer<'a> {
 
     /// Counts of what was served so far.
     pub(super) fn snapshot(&mut self) -> ServiceSnapshot {
-        ServiceSnapshot { counts: self.served.counts().clone(), peers: self.peers.len() }
+        self.getters.snapshot()
     }
 
     fn handle_commands(&mut self, engine: &mut Engine) {
@@ -288,12 +264,12 @@ impl<'a> ShareServer<'a> {
                 }
                 ShareCommand::Remove(id) => self.remove(engine, id),
                 ShareCommand::Say(said, roles) => {
-                    if let Some(mesh) = &mut self.mesh {
+                    if let Some(mesh) = self.streams.mesh() {
                         mesh.send_own_statement(engine, said, roles);
                     }
                 }
                 ShareCommand::Adopt(adopted) => {
-                    if let Some(mesh) = &mut self.mesh {
+                    if let Some(mesh) = self.streams.mesh() {
                         mesh.send_adopted(engine, &adopted);
                     }
                 }
@@ -306,8 +282,8 @@ impl<'a> ShareServer<'a> {
     }
 
     /// When link statistics are due. A service has a command for them instead.
-    fn next_look(&self) -> Option<Duration> {
-        (self.commands.is_none() && !self.peers.is_empty()).then_some(self.look)
+    fn next_statistics(&self) -> Option<Duration> {
+        self.getters.next_statistics().filter(|_| self.commands.is_none())
     }
 
     /// Reports an event to the caller of the share.
@@ -315,24 +291,9 @@ impl<'a> ShareServer<'a> {
         (self.on_event)(event);
     }
 
-    /// Reports getters of publications that are shared, over faces that are known.
-    fn report_getters(&mut self, state: GetterState, all: impl IntoIterator<Item = GetterTraffic>) {
-        for getter in all {
-            let GetterTraffic { publication, face, number, sent, complete, elapsed } = getter;
-            let content = self.publications.get(publication);
-            let Some((peer, content)) = self.peers.get(&face).zip(content) else { continue };
-            let (name, manifest) = content.newest();
-            let (peer, way, bytes) = (peer.clone(), WayTaken::to(peer), manifest.total_size);
-            let told =
-                GetterReport { number, state, peer, way, name, bytes, sent, complete, elapsed };
-            (self.on_event)(Event::Getter(told));
-        }
-    }
-
     /// Reports that the share ends for each getter.
     pub(super) fn report_ends(&mut self, now: Duration) {
-        let ended = self.served.all_down(now);
-        self.report_getters(GetterState::Ended, ended);
+        self.getters.end(now, &self.publications, self.on_event);
     }
 
     /// Whether the Interest asks for the certificate.
@@ -360,8 +321,8 @@ impl<'a> ShareServer<'a> {
             Ok(ServeOutcome::Data) => {
                 engine.answer(packet, &self.answer);
                 if let Some(id) = id {
-                    let began = self.served.sent(now, id, from, self.answer.len());
-                    self.report_getters(GetterState::Began, began);
+                    let (bytes, of) = (self.answer.len(), &self.publications);
+                    self.getters.sent(now, id, from, bytes, of, self.on_event);
                 }
             }
             Ok(ServeOutcome::NotYet) => {}
@@ -383,14 +344,8 @@ impl<'a> ShareServer<'a> {
                 };
                 let prefix = content.publication().prefix();
                 if let Some((_, fetched)) = parse_notice(prefix, interest.name()) {
-                    if let Some((sent, elapsed)) = self.served.fetched(now, id, from)
-                        && let Some(peer) = self.peers.get(&from).cloned()
-                    {
-                        let (name, manifest) = content.newest();
-                        let bytes = manifest.total_size;
-                        let told = FetchReport { peer, name, bytes, fetched, sent, elapsed };
-                        (self.on_event)(Event::Fetched(told));
-                    }
+                    let told = self.getters.fetched(now, id, from, content, fetched);
+                    told.into_iter().for_each(&mut *self.on_event);
                     return engine.refuse(packet);
                 }
                 let announcers = self.announcers.entry(id).or_default();
@@ -411,24 +366,6 @@ impl<'a> ShareServer<'a> {
             }
         }
     }
-}
-
-/// The text for a machine to which no address leads from elsewhere, but the DHT.
-const BY_DHT: &str = "from elsewhere through the DHT, where the NATs on both sides let it; else name a relay (--relay)";
-
-/// The event for how other peers reach this machine. The DHT leads takers of a code here as well (`code`: whether it does
-/// already), and those with a ticket if it lists the share (`by_ticket`).
-fn said_of(reach: Reachability, code: Option<bool>, by_ticket: bool) -> Event {
-    let near = matches!(reach.way, ReachWay::Lan | ReachWay::Here);
-    let mut event = Event::from(reach);
-    let Event::Reach(status) = &mut event else { return event };
-    if near && by_ticket {
-        status.says = BY_DHT.to_owned();
-    } else if let (Some(listed), true) = (code, near) {
-        let by_code = if listed { "; by the code from elsewhere too, through the DHT" } else { "" };
-        status.says = format!("by the ticket {}{by_code}", status.says);
-    }
-    event
 }
 
 impl Program for ShareServer<'_> {
@@ -454,16 +391,13 @@ impl Program for ShareServer<'_> {
             // This program chooses no strategy.
             EngineEvent::OtherKey { .. } | EngineEvent::LearnedRoute { .. } => {}
             EngineEvent::Moved { face, to } => {
-                if let Some(known) = self.peers.get_mut(&face) {
-                    let peer = std::mem::replace(known, to.clone());
+                if let Some(peer) = self.getters.moved(face, to.clone()) {
                     (self.on_event)(Event::Moved { peer, to });
                 }
             }
             EngineEvent::Relay { relay, at, what } => {
-                if let Some(standing) = &mut self.standing {
-                    standing.on_relay_report(engine.now(), relay, at, reaching::news(&what));
-                }
-                if self.code.as_mut().is_some_and(|code| code.handle_relay(engine, relay, &what)) {
+                self.reach.on_relay(engine.now(), relay, at, &what);
+                if self.streams.handle_relay(engine, relay, &what) {
                     return Ok(());
                 }
                 self.at.announce_own_addresses(engine);
@@ -474,34 +408,25 @@ impl Program for ShareServer<'_> {
                 for registrar in &mut self.registrars {
                     registrar.came_up(engine, face)?;
                 }
-                if let (Some(standing), FaceAddress::Link(from)) = (&mut self.standing, &peer) {
-                    standing.on_direct_link(*from);
+                if let FaceAddress::Link(from) = &peer {
+                    self.reach.on_direct_link(*from);
                 }
-                self.peers.insert(face, peer.clone());
+                self.getters.face_up(face, peer.clone());
                 (self.on_event)(Event::PeerConnected { peer: peer.clone() });
-                self.mesh.iter_mut().for_each(|mesh| mesh.came_up(engine, face));
+                self.streams.face_up(engine, face);
                 shaping::report(engine, face, self.wanted_level, &peer, self.on_event);
             }
-            EngineEvent::Stream { face, stream, what }
-                if (self.code.as_mut())
-                    .is_some_and(|code| code.handle(engine, face, stream, what)) => {}
-            EngineEvent::Stream { face, stream, what }
-                if (self.mesh.as_mut())
-                    .is_some_and(|mesh| mesh.handle(engine, face, stream, &what)) => {}
             EngineEvent::Stream { face, stream, what } => {
-                self.mail_server.handle(engine, face, stream, what);
+                self.streams.handle(engine, face, stream, what);
             }
             EngineEvent::FaceDown { face, peer, why, .. } => {
                 let why = why.to_string();
                 for registrar in &mut self.registrars {
                     registrar.went_down(face, &why, &mut of_registrar(self.on_event));
                 }
-                let ended = self.served.face_down(engine.now(), face);
-                self.report_getters(GetterState::Ended, ended);
-                self.peers.remove(&face);
-                self.mail_server.face_down(face);
-                self.code.iter_mut().for_each(|code| code.face_down(face));
-                self.mesh.iter_mut().for_each(|mesh| mesh.face_down(engine.now(), face));
+                let now = engine.now();
+                self.getters.face_down(now, face, &self.publications, self.on_event);
+                self.streams.face_down(now, face);
                 self.announcers.values_mut().for_each(|known| known.went_down(face));
                 self.cosigned.face_went_down(face);
                 (self.on_event)(Event::PeerGone { peer, why });
@@ -524,43 +449,31 @@ impl Program for ShareServer<'_> {
                 engine.send(&pointer);
             }
         }
-        self.code.iter_mut().for_each(|code| code.handle_timeout(engine, now, self.on_event));
-        self.mesh.iter_mut().for_each(|mesh| mesh.handle_timeout(engine, now));
-        self.mail_server.poll(engine, self.on_event);
+        self.streams.handle_timeout(engine, now, self.on_event);
         self.events.try_iter().for_each(&mut *self.on_event);
         self.beside.handle_timeout(now, self.on_event);
         let mapped = self.beside.mapped();
         if std::mem::replace(&mut self.at.mapped, mapped) != mapped {
             self.at.announce_own_addresses(engine);
         }
-        let mapped = mapped.filter(|_| self.names_mapped);
-        if let Some(standing) = &mut self.standing {
-            standing.mapped(mapped);
-        }
-        self.tickets.iter_mut().for_each(|tickets| tickets.handle_timeout(engine));
-        let by_ticket = self.tickets.as_ref().is_some_and(TicketListings::is_listed);
-        let changed = self.standing.as_mut().and_then(|standing| standing.poll(now));
-        // The report from before the DHT listed the share is corrected.
-        if let Some(reach) = changed.or(self.near.take_if(|_| by_ticket)) {
-            let is_near = matches!(reach.way, ReachWay::Lan | ReachWay::Here);
-            self.near = (is_near && !by_ticket && self.tickets.is_some()).then_some(reach);
-            let code = self.code.as_ref().and_then(CodeServer::in_dht);
-            (self.on_event)(said_of(reach, code, by_ticket));
-        }
-        let changed = self.served.report(now);
-        self.report_getters(GetterState::Continues, changed);
-        if self.next_look().is_some_and(|next| now >= next) {
-            self.look = now + LINK_STATISTICS_EVERY;
-            let links = self.peers.iter().take(MOST_LOOKED_AT);
-            let links = links.filter_map(|(face, p)| Some((p.clone(), engine.link_stats(*face)?)));
-            let links = links.collect();
-            self.report(Event::Serving { links });
+        self.reach.mapped(mapped);
+        self.listed.handle_timeout(engine);
+        let dht = ListingState {
+            code: self.streams.code_in_dht(),
+            may_list_tickets: self.listed.may_list(),
+            lists_tickets: self.listed.is_listed(),
+        };
+        self.reach.poll(now, dht).into_iter().for_each(&mut *self.on_event);
+        self.getters.handle_timeout(now, &self.publications, self.on_event);
+        if self.next_statistics().is_some() {
+            let due = self.getters.statistics(engine, now);
+            due.into_iter().for_each(&mut *self.on_event);
         }
         Ok(())
     }
 
     fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
-        let (now, peers) = (engine.now(), self.peers.len());
+        let (now, peers) = (engine.now(), self.getters.count());
         if stopped {
             let mut busy = false;
             // Each peer has to receive the final checkpoint.
@@ -574,23 +487,24 @@ impl Program for ShareServer<'_> {
         }
         // The notice that ended the share came over a stream. Its last answer still has to leave.
         let until = *self.last_answers.get_or_insert(engine.now() + LAST_ANSWERS);
-        self.mail_server.is_empty() || engine.now() >= until
+        self.streams.mail_is_idle() || engine.now() >= until
     }
 
     fn poll_timeout(&mut self, now: Duration) -> Option<Duration> {
         if self.publications.has_ready() {
             return Some(now);
         }
+        let statistics = self.next_statistics();
         let registrars = self.registrars.iter().filter_map(Registrar::poll_timeout);
         let growers = self.publications.growing().filter_map(|grower| grower.poll_timeout());
-        let standing = self.standing.as_ref().and_then(ReachMonitor::poll_timeout);
-        let code = self.code.as_ref().and_then(CodeServer::poll_timeout);
-        let beside = self.beside.poll_timeout();
-        let mesh = self.mesh.as_ref().and_then(Mesh::poll_timeout);
-        let tickets = self.tickets.as_ref().and_then(TicketListings::poll_timeout);
-        let code = code.into_iter().chain(tickets);
-        let timers =
-            registrars.chain(growers).chain(standing).chain(code).chain(beside).chain(mesh);
-        timers.min().into_iter().chain(self.next_look()).chain(self.served.poll_timeout()).min()
+        let parts = [
+            self.reach.poll_timeout(),
+            self.streams.poll_timeout(),
+            self.listed.poll_timeout(),
+            self.beside.poll_timeout(),
+            self.getters.poll_timeout(),
+            statistics,
+        ];
+        registrars.chain(growers).chain(parts.into_iter().flatten()).min()
     }
 }

@@ -176,11 +176,11 @@ pub fn serve_group(
         let (commands, to_do) = mpsc::channel();
         ready(handle(&mut engine, options, commands)?, port);
         let mut server = ShareServer::new(&mut engine, at, options, ends, events, on_event)?;
-        server.commands = Some(to_do);
-        // Its tickets are made later.
-        server.names_mapped = true;
+        server.serve(to_do);
         server.register(&mut engine, &options.relays, false);
-        server.mesh = group.map(|(start, news)| Mesh::new(&mut engine, start, news));
+        if let Some((start, news)) = group {
+            server.join(Mesh::new(&mut engine, start, news));
+        }
         engine.run(&mut server, stop)?;
         engine.close();
         Ok(server.snapshot())

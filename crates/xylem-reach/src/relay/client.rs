@@ -6,34 +6,26 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::collections::VecDeque;
 
-use xylem_hash::keyed_hash;
-use zeroize::Zeroizing;
-
 use super::wire::{
-    self, CircuitTag, ConnectTarget, DatagramHead, DatagramId, ENDS, HEADER, IdEpoch, KeepAlive,
-    KeepAliveKeys, PADDING, PROVE, Register, RelayPort, RelayRefusal, RelayReply, TOKEN,
-    VouchedName, WireError,
+    self, CircuitTag, ConnectTarget, DatagramId, ENDS, HEADER, KeepAlive, PROVE, Register,
+    RelayPort, RelayRefusal, RelayReply, TOKEN, VouchedName, WireError,
 };
 
-/// Keep-alives sent per lifetime of a registration.
-const KEEP_ALIVES_PER_LIFETIME: u32 = 6;
+mod ids;
+mod keep;
+mod second_port;
+mod traffic;
+
+use ids::ClientIds;
+use keep::{KeepAliveTimer, Unanswered};
+use second_port::SecondPort;
+use traffic::{PathTest, RelayTraffic};
+
 /// Minimum time between two keep-alives.
 const SHORTEST: Duration = Duration::from_secs(5);
-/// Time after which an unanswered keep-alive is repeated, [`SILENT_AFTER`] times. The next wait is twice as long, and each
-/// further one four times.
+/// Time after which an unanswered keep-alive is repeated, three times. The next wait is twice as long, and each further
+/// one four times.
 const RETRY: Duration = Duration::from_millis(700);
-/// Number of unanswered keep-alives after which the relay counts as silent and is also dialled anew. An unnecessary
-/// handshake costs less than a registration that is lost without notice.
-const SILENT_AFTER: u32 = 3;
-/// Number of unanswered keep-alives after which the registration is lost: some 25 seconds.
-const LOST_AFTER: u32 = 12;
-/// Maximum number of questions to the relay's second port.
-const SECOND_TRIES: u32 = 3;
-/// This many inner datagrams count as traffic. When traffic stops for [`RETRY`], the path to the relay may be broken,
-/// and a keep-alive tests it at once. So does one when nothing comes back of what was sent, at most every [`SHORTEST`].
-const TRAFFIC: u32 = 16;
-/// Minimum lifetime of ids, so that a late datagram is still recognised.
-const MIN_EPOCH_LIFETIME: Duration = Duration::from_secs(15);
 /// Maximum number of remembered tags of peers that have connected to this client.
 const MAX_REACHED: usize = 256;
 
@@ -99,28 +91,13 @@ enum RegistrationState {
 /// Drain [`RelayClient::poll_transmit`] and [`RelayClient::poll_event`] after each of these and after
 /// [`RelayClient::handle_timeout`].
 pub struct RelayClient {
-    secret: Zeroizing<[u8; 32]>,
-    keys: KeepAliveKeys,
+    ids: ClientIds,
     listens: bool,
     wants_code: bool,
     names: Vec<VouchedName>,
     proof: Option<[u8; 32]>,
     state: RegistrationState,
-    /// The epoch of the ids in outgoing datagrams.
-    epoch: u32,
-    heads: IdEpoch,
-    before: Option<DatagramHead>,
-    /// The next epoch, to which the relay may have moved already.
-    after: Option<(u32, IdEpoch)>,
-    rotated: Duration,
-    /// Number of the last keep-alive.
-    number: u32,
-    /// The highest number that each port has answered.
-    answered: [u32; 2],
-    lifetime: Duration,
-    /// When the next keep-alive is due. `unanswered` counts those sent since the last answer.
-    due: Duration,
-    unanswered: u32,
+    keep: KeepAliveTimer,
     /// Token to return in the next keep-alive.
     token: [u8; TOKEN],
     /// Token that ends a reset in answer to ids of this epoch.
@@ -128,16 +105,9 @@ pub struct RelayClient {
     /// Token that ends the relay's notification after it was killed and started again.
     restart_token: Option<[u8; TOKEN]>,
     leaves: bool,
-    second: Option<u16>,
-    second_due: Option<Duration>,
-    second_tries: u32,
+    second: SecondPort,
     observed: [Option<SocketAddr>; 2],
-    heard: Duration,
-    traffic: u32,
-    /// When the first inner datagram was sent after the last one that has come from the relay.
-    sent: Option<Duration>,
-    /// Until when unanswered inner datagrams cause no keep-alive.
-    tested: Duration,
+    traffic: RelayTraffic,
     /// Whether datagrams travel in a connection, which is up in both directions or in none.
     connected: bool,
     next_tag: u32,
@@ -151,42 +121,26 @@ impl RelayClient {
     /// connect to this one, by its link key or by one of the `names`.
     #[must_use]
     pub fn new(secret: [u8; 32], listens: bool, names: Vec<VouchedName>) -> Self {
-        let secret = Zeroizing::new(secret);
         Self {
-            keys: KeepAliveKeys::new(&secret),
+            ids: ClientIds::new(secret),
             listens,
             wants_code: false,
             names,
             proof: None,
             state: RegistrationState::Asked,
-            epoch: 0,
-            heads: IdEpoch::new(&secret, 0),
-            before: None,
-            after: None,
-            rotated: Duration::ZERO,
-            number: 0,
-            answered: [0; 2],
-            lifetime: Duration::ZERO,
-            due: Duration::MAX,
-            unanswered: 0,
+            keep: KeepAliveTimer::new(),
             token: [0; TOKEN],
             reset: None,
             restart_token: None,
             leaves: false,
-            second: None,
-            second_due: None,
-            second_tries: 0,
+            second: SecondPort::default(),
             observed: [None; 2],
-            heard: Duration::ZERO,
-            traffic: 0,
-            sent: None,
-            tested: Duration::ZERO,
+            traffic: RelayTraffic::default(),
             connected: false,
             next_tag: 0,
             reached: VecDeque::new(),
             incoming: Vec::new(),
             events: VecDeque::new(),
-            secret,
         }
     }
 
@@ -208,13 +162,13 @@ impl RelayClient {
     /// [`RelayEvent::Lost`], renews it.
     #[must_use]
     pub fn request(&mut self) -> Vec<u8> {
-        self.restart_token = Some(wire::restart_token(&self.secret, self.epoch));
+        self.restart_token = Some(self.ids.restart_token());
         let register = Register {
-            secret: self.secret.clone(),
+            secret: self.ids.secret().clone(),
             listens: self.listens,
             wants_code: self.wants_code,
-            epoch: self.epoch,
-            number: self.number,
+            epoch: self.ids.epoch(),
+            number: self.keep.number(),
             names: self.names.clone(),
             proof: self.proof,
         };
@@ -262,12 +216,10 @@ impl RelayClient {
         match reply {
             RelayReply::Registered { lifetime, observed, second, code } => {
                 self.state = RegistrationState::Registered;
-                self.lifetime = Duration::from_secs(lifetime.into());
-                // The first keep-alive fetches the token that a reset would end with.
-                self.due = now.saturating_add(RETRY);
-                (self.unanswered, self.heard, self.traffic) = (0, now, 0);
-                (self.sent, self.tested) = (None, now);
-                (self.second, self.reset) = (second, None);
+                self.keep.begin(now, Duration::from_secs(lifetime.into()));
+                self.traffic.begin(now);
+                self.second.set(second);
+                self.reset = None;
                 self.events.push_back(RelayEvent::Registered { code });
                 self.observe(now, observed, RelayPort::First);
                 self.ask_second(now);
@@ -282,23 +234,16 @@ impl RelayClient {
         }
     }
 
-    fn interval(&self) -> Duration {
-        let part = self.lifetime.checked_div(KEEP_ALIVES_PER_LIFETIME).unwrap_or(SHORTEST);
-        part.max(SHORTEST)
-    }
-
     /// The header before a datagram for the peer with this tag.
     #[must_use]
     pub fn header(&self, tag: CircuitTag) -> [u8; HEADER] {
-        self.heads.up.header(Some(tag))
+        self.ids.header(tag)
     }
 
     /// Notes that inner datagrams were sent. If none comes back for 0.7 s, a keep-alive shows whether the relay or the
     /// peer is silent.
     pub fn on_sent(&mut self, now: Duration) {
-        if self.sent.is_none() && now >= self.tested {
-            self.sent = Some(now);
-        }
+        self.traffic.on_sent(now);
     }
 
     /// Sets whether datagrams travel in a connection. What arrives over it shows that keep-alives pass, too.
@@ -309,7 +254,7 @@ impl RelayClient {
     /// The number of the relay's second port, meant by [`RelayPort::Second`].
     #[must_use]
     pub fn second_port(&self) -> Option<u16> {
-        self.second
+        self.second.port()
     }
 
     /// The addresses at which the two ports of the relay observe this client.
@@ -341,15 +286,11 @@ impl RelayClient {
             self.refresh(now);
             return DatagramKind::Control;
         }
-        let after = self.after.map(|(_, epoch)| epoch.down);
-        let heads = [Some(self.heads.down), after, self.before];
-        let Some(head) = heads.into_iter().flatten().find(|head| head.id == id) else {
-            return DatagramKind::Not;
-        };
+        let Some(head) = self.ids.head_of(id) else { return DatagramKind::Not };
         let Some(tag) = CircuitTag::new(head.tag(datagram)) else {
             // A datagram that does not decrypt is dropped. It had this client's id, so it belongs to no other part of
             // the program.
-            if let Some(answer) = wire::open(&self.keys.down, datagram) {
+            if let Some(answer) = self.ids.open(datagram) {
                 self.handle_answer(now, from_second, &answer);
             }
             return DatagramKind::Control;
@@ -357,9 +298,8 @@ impl RelayClient {
         if from_second {
             return DatagramKind::Control;
         }
-        (self.heard, self.sent) = (now, None);
-        self.traffic = self.traffic.saturating_add(1);
-        if self.connected && self.unanswered > 0 {
+        self.traffic.on_received(now);
+        if self.connected && self.keep.waits() {
             self.on_answer(now);
         }
         if tag.is_of_relay() && !self.reached.contains(&tag) {
@@ -374,21 +314,14 @@ impl RelayClient {
 
     fn handle_answer(&mut self, now: Duration, from_second: bool, answer: &KeepAlive) {
         let by = if answer.second { RelayPort::Second } else { RelayPort::First };
-        // A replayed answer contains nothing new.
-        let [first, second] = &mut self.answered;
-        let answered = if answer.second { second } else { first };
-        let asked = answer.number > *answered && answer.number <= self.number;
+        let asked = self.keep.is_new_answer(answer.number, answer.second);
         if asked {
-            *answered = answer.number;
             self.observe(now, answer.observed, by);
-            if let Some((next, epoch)) = self.after.take_if(|(next, _)| *next == answer.epoch) {
-                self.before = Some(self.heads.down);
-                (self.epoch, self.heads, self.rotated) = (next, epoch, now);
-            }
+            self.ids.confirm(now, answer.epoch);
         }
         if by == RelayPort::Second || from_second {
             if asked {
-                self.second_due = None;
+                self.second.on_answer();
             }
             return;
         }
@@ -398,14 +331,11 @@ impl RelayClient {
         {
             return self.on_registration_lost();
         }
-        if asked && answer.flags & PROVE == 0 && answer.epoch == self.epoch {
+        if asked && answer.flags & PROVE == 0 && answer.epoch == self.ids.epoch() {
             self.reset = Some(answer.token).filter(|token| *token != [0; TOKEN]);
         }
         if asked {
-            // Traffic is not reset: the path may break right after this answer.
-            self.heard = now;
-            // The peer may stay silent: it is not the relay's.
-            (self.sent, self.tested) = (None, now.saturating_add(SHORTEST));
+            self.traffic.on_answer(now);
             self.on_answer(now);
         }
         // The relay does not send to a new address until the client proves that it receives there. A repeated token is
@@ -413,23 +343,21 @@ impl RelayClient {
         let asks = asked || answer.number == 0;
         if asks && answer.flags & PROVE != 0 && self.state == RegistrationState::Registered {
             self.token = answer.token;
-            self.due = now;
+            self.keep.send_now(now);
         }
     }
 
     /// Schedules the next keep-alive, as the relay is there.
     fn on_answer(&mut self, now: Duration) {
-        if core::mem::take(&mut self.unanswered) > SILENT_AFTER {
+        if self.keep.on_answer(now) {
             self.events.push_back(RelayEvent::Answers);
         }
-        self.due = now.saturating_add(self.interval());
     }
 
     /// The relay has lost the registration. New ids make replays of its message ineffective.
     fn on_registration_lost(&mut self) {
-        self.epoch = self.epoch.wrapping_add(1);
-        self.heads = IdEpoch::new(&self.secret, self.epoch);
-        (self.before, self.after, self.reset) = (None, None, None);
+        self.ids.renew();
+        self.reset = None;
         self.lost();
     }
 
@@ -455,15 +383,15 @@ impl RelayClient {
     }
 
     fn ask_second(&mut self, now: Duration) {
-        if self.second.is_some() && self.state == RegistrationState::Registered {
-            (self.second_due, self.second_tries) = (Some(now), 0);
+        if self.state == RegistrationState::Registered {
+            self.second.ask(now);
         }
     }
 
     /// Sends a keep-alive now, because the client's address may have changed.
     pub fn refresh(&mut self, now: Duration) {
         if self.state == RegistrationState::Registered {
-            self.due = now;
+            self.keep.send_now(now);
         }
     }
 
@@ -471,7 +399,7 @@ impl RelayClient {
     pub fn deregister(&mut self, now: Duration) {
         if self.state == RegistrationState::Registered {
             self.leaves = true;
-            self.due = now;
+            self.keep.send_now(now);
         }
     }
 
@@ -480,29 +408,16 @@ impl RelayClient {
         if self.state != RegistrationState::Registered {
             return None;
         }
-        if self.second_due.is_some_and(|due| due <= now) {
-            self.second_tries = self.second_tries.saturating_add(1);
-            let again = self.second_tries < SECOND_TRIES;
-            self.second_due = again.then(|| now.saturating_add(RETRY));
-            return Some((RelayPort::Second, self.keep_alive(self.epoch)));
+        if self.second.poll(now) {
+            return Some((RelayPort::Second, self.keep_alive(self.ids.epoch())));
         }
-        if self.due > now {
+        if self.keep.due() > now {
             return None;
         }
-        let rotates = now >= self.rotated.saturating_add(MIN_EPOCH_LIFETIME) && !self.leaves;
-        let (next, _) = match self.after {
-            Some(after) => after,
-            None if rotates => {
-                let next = self.epoch.wrapping_add(1);
-                *self.after.insert((next, IdEpoch::new(&self.secret, next)))
-            }
-            None => (self.epoch, self.heads),
-        };
-        let datagram = self.keep_alive(next);
+        let epoch = self.ids.propose(now, !self.leaves);
+        let datagram = self.keep_alive(epoch);
         self.token = [0; TOKEN];
-        let longer = self.unanswered.saturating_sub(SILENT_AFTER.saturating_sub(1)).min(2);
-        self.due = now.saturating_add(RETRY.saturating_mul(1 << longer));
-        self.unanswered = self.unanswered.saturating_add(1);
+        self.keep.on_sent(now);
         if self.leaves {
             self.state = RegistrationState::Lost;
         }
@@ -510,13 +425,9 @@ impl RelayClient {
     }
 
     fn keep_alive(&mut self, epoch: u32) -> Vec<u8> {
-        self.number = self.number.saturating_add(1);
         let flags = if self.leaves { wire::LEAVES } else { 0 };
-        let (number, token) = (self.number, self.token);
-        let keep = KeepAlive { flags, number, epoch, token, ..KeepAlive::default() };
-        let random = keyed_hash(&self.keys.up, &number.to_be_bytes()).as_bytes()[0];
-        let padding = random.checked_rem(PADDING).unwrap_or(0);
-        wire::seal(&self.keys.up, self.heads.up, &keep, padding)
+        let (number, token) = (self.keep.next_number(), self.token);
+        self.ids.seal(&KeepAlive { flags, number, epoch, token, ..KeepAlive::default() })
     }
 
     /// Takes the oldest event.
@@ -530,9 +441,8 @@ impl RelayClient {
         if self.state != RegistrationState::Registered {
             return None;
         }
-        let silence = (self.traffic >= TRAFFIC).then(|| self.heard.saturating_add(RETRY));
-        let unanswered = self.sent.map(|sent| sent.saturating_add(RETRY));
-        [Some(self.due), self.second_due, silence, unanswered].into_iter().flatten().min()
+        let due = [Some(self.keep.due()), self.second.due(), self.traffic.next_timeout()];
+        due.into_iter().flatten().min()
     }
 
     /// Handles due timers. [`RelayClient::poll_transmit`] may have something afterwards.
@@ -540,21 +450,16 @@ impl RelayClient {
         if self.state != RegistrationState::Registered {
             return;
         }
-        if self.traffic >= TRAFFIC && now >= self.heard.saturating_add(RETRY) {
-            self.traffic = 0;
-            self.due = self.due.min(now);
-        }
-        if self.sent.is_some_and(|sent| now >= sent.saturating_add(RETRY)) {
-            (self.sent, self.tested) = (None, now.saturating_add(SHORTEST));
+        for test in self.traffic.poll(now) {
             // A keep-alive that is unanswered is repeated in any case.
-            if self.unanswered == 0 {
-                self.due = self.due.min(now);
+            if test == PathTest::Silence || !self.keep.waits() {
+                self.keep.send_soon(now);
             }
         }
-        if self.due <= now && self.unanswered >= LOST_AFTER {
-            self.lost();
-        } else if self.due <= now && self.unanswered == SILENT_AFTER {
-            self.events.push_back(RelayEvent::Silent);
+        match self.keep.judge(now) {
+            Some(Unanswered::Lost) => self.lost(),
+            Some(Unanswered::Silent) => self.events.push_back(RelayEvent::Silent),
+            None => {}
         }
     }
 }
@@ -563,7 +468,7 @@ impl fmt::Debug for RelayClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RelayClient")
             .field("state", &self.state)
-            .field("epoch", &self.epoch)
+            .field("epoch", &self.ids.epoch())
             .field("observed", &self.observed)
             .finish_non_exhaustive()
     }

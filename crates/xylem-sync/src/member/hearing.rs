@@ -20,6 +20,30 @@ pub(super) struct UnsavedState {
     evidence: Vec<(PublisherId, [Vec<u8>; 2])>,
     /// Whether the failure to write was reported.
     is_told: bool,
+    /// When to write all that the next run needs, the members' statements too.
+    due: Option<Instant>,
+}
+
+impl UnsavedState {
+    /// Has the state written in this round.
+    fn save_now(&mut self) {
+        self.due = Some(Instant::now());
+    }
+
+    /// Has the state written within [`KEEP`].
+    fn save_soon(&mut self) {
+        self.due.get_or_insert_with(|| Instant::now() + KEEP);
+    }
+
+    /// Has a failed write tried again. Returns whether to report the failure: once, until a write succeeds.
+    fn retry(&mut self) -> bool {
+        self.due = Some(Instant::now() + KEEP);
+        !std::mem::replace(&mut self.is_told, true)
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.due.is_some_and(|at| at <= now)
+    }
 }
 
 /// The message about refused links. `key` is our own key.
@@ -55,13 +79,9 @@ impl SyncMember<'_> {
     ) -> Result<(), SyncError> {
         match said {
             MeshNews::Up(member, up) => {
-                let is_news = if up { self.up.insert(member) } else { self.up.remove(&member) };
-                if up {
-                    self.refused = None;
-                }
-                if up && !self.met.contains(&member) {
-                    self.met.push(member);
-                    self.keep = Some(Instant::now());
+                let is_news = if up { self.links.up(member) } else { self.links.down(&member) };
+                if up && self.links.meet(member) {
+                    self.unkept.save_now();
                 }
                 if is_news && !self.is_large() {
                     self.tell_member(&member, up, tell);
@@ -72,7 +92,7 @@ impl SyncMember<'_> {
             MeshNews::TurnedAway { by_founder, why } => {
                 let removed = by_founder && why == LinkRefusal::Removed;
                 let why = refused(by_founder, why, &self.key.public());
-                self.refused = Some(why.clone());
+                self.links.refuse(why.clone());
                 tell(SyncEvent::TurnedAway { removed, why });
             }
             MeshNews::Rewrote(said, both) => {
@@ -104,7 +124,7 @@ impl SyncMember<'_> {
     fn tell_member(&mut self, member: &PublisherId, up: bool, tell: &mut dyn FnMut(SyncEvent)) {
         let Some(OtherMember { said, .. }) = self.others.get(member) else { return };
         let (name, key) = (said.name.clone(), said.member.to_string());
-        if self.keep.is_some_and(|at| at <= Instant::now()) {
+        if self.unkept.is_due(Instant::now()) {
             self.save_members_or_retry(tell);
         }
         tell(SyncEvent::Member { name, key, up });
@@ -142,12 +162,12 @@ impl SyncMember<'_> {
         let again = if failures > 3 { again } else { None };
         self.others.insert(member, OtherMember { said, bytes, done: false, again, failures, told });
         if same_place && !has_roles {
-            self.keep.get_or_insert_with(|| Instant::now() + KEEP);
+            self.unkept.save_soon();
         } else {
             // Write at once, together with all other news of this round.
-            self.keep = Some(Instant::now());
+            self.unkept.save_now();
         }
-        if is_new && self.up.contains(&member) && !self.is_large() {
+        if is_new && self.links.is_up(&member) && !self.is_large() {
             self.tell_member(&member, true, tell);
         }
     }
@@ -166,7 +186,7 @@ impl SyncMember<'_> {
 
     /// Writes the state that the next run needs: later statements of members have to continue their histories.
     pub(crate) fn save_members(&mut self) -> Result<(), HomeError> {
-        self.keep = None;
+        self.unkept.due = None;
         let UnsavedState { port, roles, evidence, .. } = &mut self.unkept;
         // Write what would be worst to lose first.
         if let Some(founder_says) = roles {
@@ -178,8 +198,8 @@ impl SyncMember<'_> {
             evidence.pop();
         }
         self.home.keep_members(self.others.values().map(|other| &other.bytes[..]))?;
-        self.met.retain(|member| self.others.contains_key(member) || self.up.contains(member));
-        self.home.keep_linked_members(&self.met)?;
+        let met = self.links.met(|member| self.others.contains_key(member));
+        self.home.keep_linked_members(met)?;
         if let Some(port) = port {
             self.home.keep_port(*port)?;
         }
@@ -192,8 +212,7 @@ impl SyncMember<'_> {
         match self.save_members() {
             Ok(()) => self.unkept.is_told = false,
             Err(e) => {
-                self.keep = Some(Instant::now() + KEEP);
-                if !std::mem::replace(&mut self.unkept.is_told, true) {
+                if self.unkept.retry() {
                     let what = format!("cannot save the state of the members, will retry: {e}");
                     tell(warning(what));
                 }
@@ -216,13 +235,13 @@ impl SyncMember<'_> {
         let (now_ms, is_told) = (wall_clock().milliseconds(), !self.is_large());
         for other in self.others.values() {
             let judged = self.roles.judge_member(&other.said.member, &other.said.shown, now_ms);
-            if judged.is_err() && self.up.remove(&other.said.member) && is_told {
+            if judged.is_err() && self.links.down(&other.said.member) && is_told {
                 let (name, key) = (other.said.name.clone(), other.said.member.to_string());
                 tell(SyncEvent::Member { name, key, up: false });
             }
         }
         self.others.retain(|member, _| self.roles.admits(member));
-        self.scan_at = Some(Instant::now());
+        self.scans.at_once(Instant::now());
         let own = self.key.public();
         if let Err(why) = self.roles.judge_member(&own, &self.shown, now_ms) {
             tell(warning(format!("this member is not admitted to its group any more: {why}")));

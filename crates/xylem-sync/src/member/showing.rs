@@ -28,7 +28,7 @@ impl SyncMember<'_> {
         let paused = is_paused(&self.home);
         if paused != std::mem::replace(&mut self.showing.paused, paused) {
             tell(if paused { SyncEvent::Paused } else { SyncEvent::Resumed });
-            self.scan_at = self.scan_at.or_else(|| Some(Instant::now()));
+            self.scans.at_once_if_none();
         }
         tell(SyncEvent::Tick { in_step: self.is_same() });
         let is_new = self.showing.in_step != (self.step() == FolderStep::InStep);
@@ -45,7 +45,7 @@ impl SyncMember<'_> {
         self.options.board.change(|status| {
             (status.step, status.paused, status.rules_wait) = (step, paused, rules_wait);
             role.clone_into(&mut status.role);
-            status.refused.clone_from(&self.refused);
+            status.refused = self.links.refused().cloned();
             status.members = since_before(members, status);
             status.take(&self.folder.obstacles);
         });
@@ -58,7 +58,7 @@ impl SyncMember<'_> {
         match is_member {
             _ if own == self.home.invitation.group.founder => "founder",
             // A member that was removed does not receive the list any more.
-            _ if self.refused.is_some() => "none",
+            _ if self.links.refused().is_some() => "none",
             false => "none",
             true if self.roles.may_write(&own) => "member",
             true => "read_only",
@@ -71,7 +71,7 @@ impl SyncMember<'_> {
         let there = self.others.values().filter(|other| self.can_ask(other));
         self.last.of.is_some()
             && !self.showing.is_none
-            && self.scan_at.is_none()
+            && !self.scans.is_planned()
             && !there.into_iter().any(|o| o.said.state != state)
     }
 
@@ -97,7 +97,7 @@ impl SyncMember<'_> {
             name: other.said.name.clone(),
             key: other.said.member.to_string(),
             role: role(&other.said.member).to_owned(),
-            here: self.up.contains(&other.said.member),
+            here: self.links.is_up(&other.said.member),
             since_ms: other.said.number,
             in_step: other.said.state == state,
             why: Some(other.told.clone()).filter(|why| !why.is_empty()),

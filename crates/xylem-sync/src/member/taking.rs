@@ -109,18 +109,18 @@ impl SyncMember<'_> {
             })
         };
         // Nothing is fetched from readers, nor, in a large group, from members without a link.
-        let is_far = |who: &PublisherId| self.is_large() && !self.up.contains(who);
+        let is_far = |who: &PublisherId| self.is_large() && !self.links.is_up(who);
         let readers = self.others.keys().filter(|who| !self.roles.may_write(who) || is_far(who));
         let readers = readers.copied().collect();
         self.asking.begin(*member, said.number, waits, readers, &stop);
         let merged = self.merge(&said, &stop, tell);
         self.asking.end(matches!(merged, Ok(ApplyOutcome::All)));
         match merged {
-            Ok(ApplyOutcome::Portion) => self.scan_at = Some(Instant::now()),
+            Ok(ApplyOutcome::Portion) => self.scans.at_once(Instant::now()),
             Ok(took) => {
                 self.settled(member, took == ApplyOutcome::All);
                 // Scan, so that other members learn of it from us and obstacles are checked again.
-                self.scan_at = Some(Instant::now());
+                self.scans.at_once(Instant::now());
             }
             Err(e) if e.blame() == Blame::Interrupted => {}
             Err(e) => self.report_failed_turn(member, &said, &e, tell),
@@ -235,7 +235,8 @@ impl SyncMember<'_> {
                 });
             }
             // Local changes made meanwhile are settled after a scan.
-            if !portion.whole || stop.raised() || began.elapsed() > TURN.max(self.last_scan_took) {
+            if !portion.whole || stop.raised() || began.elapsed() > TURN.max(self.scans.last_took())
+            {
                 return Ok(ApplyOutcome::Portion);
             }
         }
