@@ -19,6 +19,8 @@ mod seed;
 
 pub mod code;
 
+mod node_file;
+
 pub mod command_times;
 pub mod relay_bans;
 pub mod relay_clients;
