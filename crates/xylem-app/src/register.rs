@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use xylem_base::{Blame, Error, Failure, NoRandomness};
+use xylem_base::{Blame, Failure, NoRandomness};
 use xylem_forward::FaceId;
 use xylem_mgmt::{ControlParameters, Persistency, client};
 use xylem_object::PublisherKey;
@@ -37,9 +37,9 @@ pub enum RegisterError {
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Failures of the system's randomness.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
 }
 
 impl Failure for RegisterError {
@@ -47,14 +47,8 @@ impl Failure for RegisterError {
         match self {
             Self::Command { .. } => Blame::Usage,
             Self::Engine(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
         }
-    }
-}
-
-impl From<NoRandomness> for RegisterError {
-    fn from(e: NoRandomness) -> Self {
-        Self::Library(e.into())
     }
 }
 

@@ -28,7 +28,7 @@ use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
 use xylem_base::{Blame, Error, Stop};
 use xylem_files::{Existing, FetchMode, Output, SaveOptions, SpaceCheck, read_rule};
 use xylem_node::{Event, GetOptions, LinkOptions, ServeOptions, VersionDialer};
-use xylem_witness::{DialVersions, VersionSource, witnessed};
+use xylem_witness::{DialVersions, VersionSource, WitnessedError, witnessed};
 
 /// Fetches what a ticket or a name stands for, verified on arrival
 ///
@@ -329,8 +329,9 @@ fn by_ticket(
             stop,
             on_event: &mut |event| out.event(event),
         };
-        let heard = dialling.dial(&options.ticket, args.give_up()).and_then(|mut peers| {
-            let newest = peers.of_ticket()?;
+        let dialled = dialling.dial(&options.ticket, args.give_up());
+        let heard = dialled.map_err(WitnessedError::Peers).and_then(|mut peers| {
+            let newest = peers.of_ticket().map_err(WitnessedError::Peers)?;
             witnessed(&mut peers, &newest, demand, &options.store, args.give_up())
         });
         out.take_broken()?;

@@ -10,7 +10,7 @@ use crate::values::{joined, parse_ticket};
 use clap::Args;
 use serde::Serialize;
 use std::cell::RefCell;
-use xylem_base::{Blame, Stop, hex};
+use xylem_base::{Blame, Failure, Stop, hex};
 use xylem_node::RepairOptions;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::ticket::RelayContact;
@@ -74,13 +74,12 @@ pub(crate) fn run(
     out.take_broken()?;
     match looked {
         Ok((told, manifest)) => tell(&told, &manifest, out)?,
-        Err(error) if args.files => return Err(xylem_base::Error::from(error).into()),
+        Err(error) if args.files => return Err(error.into()),
         Err(error) => {
-            let error = xylem_base::Error::from(error);
-            if ![Blame::Network, Blame::Usage].contains(&error.blame) {
+            if ![Blame::Network, Blame::Usage].contains(&error.blame()) {
                 return Err(error.into());
             }
-            unknown(&ticket, &error.message, out)?;
+            unknown(&ticket, &error.to_string(), out)?;
         }
     }
     if args.files && ticket.kind != Some(PublicationKind::File) {

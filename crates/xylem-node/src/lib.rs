@@ -41,7 +41,9 @@ pub use discovery::{
 };
 pub use event::{Event, FetchReport, GetterReport, GetterState, ReachStatus, RepositoryChange};
 pub use fetch::{AddressCount, Fetch, FetchError, FetchNext, FetchView, NotPublic, TriedPeer};
-pub use follow::{Asked, VersionDialer, follow, newest};
+pub use follow::{
+    Asked, EvidenceKept, FollowError, NotContinued, VerifiedBefore, VersionDialer, follow, newest,
+};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
 pub use node::{

@@ -98,10 +98,10 @@ pub use xylem_mirror::{
     Settings as BucketSettings, get_into_bucket, mirror,
 };
 pub use xylem_node::{
-    AnnounceOptions, Event, GetError, GetOptions, HostLookupError, HostPortError, LinkKeyError,
-    LinkOptions, NotDiallable, PeerAddress, PeerUri, PeerUriError, Relay, RelayUriError,
-    RepairOptions, ResolveError, ServeOptions, ServerNameError, ShareError, ShareOptions,
-    VerifyOptions, get, look_up_place, resolve, scrub, share, verify,
+    AnnounceOptions, Event, EvidenceKept, FetchError, GetError, GetOptions, HostLookupError,
+    HostPortError, LinkKeyError, LinkOptions, NotDiallable, PeerAddress, PeerUri, PeerUriError,
+    Relay, RelayUriError, RepairOptions, ResolveError, ServeOptions, ServerNameError, ShareError,
+    ShareOptions, VerifyOptions, get, look_up_place, resolve, scrub, share, verify,
 };
 pub use xylem_object::listing::EntryKind;
 pub use xylem_object::ticket::Address;

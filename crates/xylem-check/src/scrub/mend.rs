@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use xylem_base::{Error, Failure, Stop};
+use xylem_base::{Failure, Stop, advised};
 use xylem_files::LibraryEvent;
 use xylem_files::rescan::{Readers, inspect_again};
 use xylem_object::ObjectId;
@@ -136,7 +136,7 @@ impl<'a> Mender<'a> {
                 | StoreError::Busy { .. }
                 | StoreError::Unsafe { .. }),
             ) => {
-                on_event(LibraryEvent::Warning { what: Error::from(&e).message });
+                on_event(LibraryEvent::Warning { what: advised(&e) });
                 Ok(None)
             }
             Err(e) => Err(e.into()),

@@ -10,6 +10,7 @@ use xylem_transfer::{AddError, FailReason, Misbehaviour};
 use xylem_tree::consistency::ConsistencyError;
 use xylem_witness::QuestionError;
 
+use crate::follow::EvidenceKept;
 use crate::peers::HostError;
 use xylem_engine::EngineError;
 
@@ -137,8 +138,8 @@ pub enum FetchError {
         named: u64,
         /// Why the one does not begin with the other.
         why: ConsistencyError,
-        /// Where the evidence is kept, or why it is not; empty: there is none.
-        evidence: String,
+        /// Whether evidence was kept.
+        evidence: EvidenceKept,
     },
     /// The relation of two versions was asked for, and the answers do not prove it.
     #[error("the peers' answers do not prove how the two versions relate")]
