@@ -130,7 +130,7 @@ impl Failure for RunError {
             ClientError::BadName { .. } | ClientError::TooLong { .. } => Blame::Usage,
             // The request is wrong, not the requester's rights.
             ClientError::Refused { code: 400..=402 | 404..=499, .. } => Blame::Usage,
-            ClientError::Content(_) => Blame::Local,
+            ClientError::Content(_) | ClientError::NoRandomness(_) => Blame::Local,
             ClientError::Output(e) if e.kind() == io::ErrorKind::BrokenPipe => Blame::Interrupted,
             ClientError::Output(_) => Blame::Local,
             ClientError::NotBelieved { .. } | ClientError::Contradiction(_) => Blame::Data,

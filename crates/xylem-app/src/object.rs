@@ -255,18 +255,18 @@ fn ticket_of(
     believe: &VerifyWith,
     validator: &mut Validator,
 ) -> Result<Ticket, ObjectError> {
-    let refused = |why: &dyn std::error::Error| {
-        let (what, why) = ("the manifest".to_owned(), why.to_string());
-        RunError::from(ClientError::NotBelieved { what, why })
-    };
-    let data = Data::decode(manifest).map_err(|e| refused(&e))?;
+    let what = "the manifest";
+    let data = Data::decode(manifest).map_err(|e| ClientError::not_believed(what, e))?;
     let publisher = match believe {
         VerifyWith::Publisher(key) => {
             key.parse().map_err(|why| ObjectError::Publisher { key: key.clone(), why })?
         }
         _ => match validator.publisher(&data) {
             Ok(publisher) => publisher,
-            Err(why) => return Err(validator.ended().unwrap_or(refused(&why)).into()),
+            Err(why) => {
+                let refused = ClientError::not_believed(what, why).into();
+                return Err(validator.ended().unwrap_or(refused).into());
+            }
         },
     };
     Ok(ticket_for(&data, prefix, publisher)?)

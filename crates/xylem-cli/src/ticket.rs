@@ -205,7 +205,7 @@ fn list(
     let (out, mut written) = (RefCell::new(out), Ok(()));
     let mut each = |entry: &Entry| {
         if written.is_ok() {
-            written = print(&row(entry), &mut out.borrow_mut());
+            written = print(entry, &mut out.borrow_mut());
         }
     };
     let mut event = |event| out.borrow_mut().event(event);
@@ -215,12 +215,16 @@ fn list(
     Ok(listed?)
 }
 
-fn print(entry: &EntryRow, out: &mut Out) -> Result<(), CommandFailure> {
+fn print(entry: &Entry, out: &mut Out) -> Result<(), CommandFailure> {
+    let row = row(entry);
     if out.is_json() {
-        return out.json(entry);
+        return out.json(&row);
     }
-    let size = if entry.kind == "file" { bytes(entry.size) } else { entry.kind.to_owned() };
-    out.line(&clean(&format!("{size:>12}  {}", entry.path)))
+    let size = match entry.kind {
+        EntryKind::File { .. } => bytes(row.size),
+        _ => row.kind.to_owned(),
+    };
+    out.line(&clean(&format!("{size:>12}  {}", row.path)))
 }
 
 fn row(entry: &Entry) -> EntryRow {

@@ -13,7 +13,8 @@ use xylem_mgmt::{
 use xylem_packet::{Data, Interest, NameRef};
 use xylem_trust::{CommandStamp, Signer, TrustPolicy, ValidityPeriod};
 
-use crate::{ClientError, Driver, ExchangeReply};
+use crate::error::EmptyDataset;
+use crate::{ClientError, Driver, ExchangeReply, PacketOverflow};
 
 /// Time limit for a forwarder's answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -205,7 +206,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     pub fn cs(&mut self) -> Result<CsStatus, D::Error> {
         let found = self.entries(Dataset::new(self.local, "cs", "info"), "cs/info")?;
         let first = found.into_iter().next();
-        Ok(first.ok_or_else(|| ClientError::not_believed("cs/info", "it is empty"))?)
+        Ok(first.ok_or_else(|| ClientError::not_believed("cs/info", EmptyDataset))?)
     }
 
     fn entries<E: Entry>(&mut self, dataset: Dataset, what: &str) -> Result<Vec<E>, D::Error> {
@@ -218,7 +219,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         let mut tries = 0;
         loop {
             let interest = dataset.interest(self.driver.nonce()?);
-            let interest = interest.map_err(|e| ClientError::TooLong { what: e.to_string() })?;
+            let interest = interest.map_err(|e| ClientError::from(PacketOverflow::Dataset(e)))?;
             let packet = self.send(&interest, what)?;
             let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(what, e))?;
             match dataset.data(&data) {

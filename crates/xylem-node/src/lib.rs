@@ -47,8 +47,9 @@ pub use follow::{
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
 pub use node::{
-    MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeError, NodeRole, NodeRoute, RelayAnswer,
-    RelayControl, RelayOptions, RelayOrder, RepoOptions, run_node,
+    AnchorFlaw, ClientListError, MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeError,
+    NodeRole, NodeRoute, RelayAnswer, RelayControl, RelayOptions, RelayOrder, RepoOptions,
+    run_node,
 };
 pub use peers::HostError;
 pub use reaching::{news, to_dial};

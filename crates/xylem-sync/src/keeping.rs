@@ -1,5 +1,6 @@
 //! [`sync()`]: keeps a folder in step with those of other members (docs/spec/sync.md, "Folders").
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use std::time::{Duration, Instant};
 use xylem_base::{FileMedium, Stop, canonical};
 use xylem_files::walk::Selection;
 use xylem_folder::{
-    FolderWatcher, HomeError, Invitation, LastRun, OWN, RoleSchema, SyncFolder, SyncHome,
-    VersionPolicy, Watched, present,
+    FolderWatcher, HomeError, Invitation, LastRun, LinkRefusal, NotAdmitted, OWN, RoleSchema,
+    SyncFolder, SyncHome, VersionPolicy, Watched, present,
 };
 use xylem_keys::Keyring;
 use xylem_link::StaticKey;
@@ -19,8 +20,8 @@ use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
     ShareOptions, look_up_place, resolve, serve_group, wall_clock,
 };
-use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
+use xylem_object::{PublisherId, PublisherKey};
 use xylem_peers::reachable::{PeerAddress, PeerUri, Relay};
 
 use crate::board::{FolderStep, StatusBoard, SyncStatus, paused};
@@ -215,7 +216,7 @@ pub enum SyncEvent {
         /// Its key.
         key: String,
         /// Why it is no member.
-        why: String,
+        why: NotAdmitted,
     },
     /// Other members have changed files that our rules include. The change has no effect here until it is accepted.
     RulesWait {
@@ -224,10 +225,8 @@ pub enum SyncEvent {
     },
     /// Other members refuse our links, because we are no member.
     TurnedAway {
-        /// Whether the founder has removed us, as it reports itself.
-        removed: bool,
         /// Why, and what can be done.
-        why: String,
+        why: LinksRefused,
     },
     /// Another process keeps the folder in step; it announces the change of members.
     Noted,
@@ -235,6 +234,56 @@ pub enum SyncEvent {
     ReadOnly,
     /// An event of serving.
     Other(Event),
+}
+
+/// Why other members refuse our links. Its `Display` also tells what can be done.
+#[derive(Clone, Debug)]
+pub struct LinksRefused {
+    /// Whether the founder refuses them; else other members do.
+    pub by_founder: bool,
+    /// The reason that they give.
+    pub why: LinkRefusal,
+    /// Our key in the group.
+    pub key: PublisherId,
+}
+
+impl LinksRefused {
+    /// Returns whether the founder has removed us, as it reports itself.
+    #[must_use]
+    pub fn is_removal(&self) -> bool {
+        self.by_founder && self.why == LinkRefusal::Removed
+    }
+}
+
+impl fmt::Display for LinksRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, stays) = (&self.key, "the files here stay as they are");
+        match (self.by_founder, self.why) {
+            (true, LinkRefusal::Removed) => write!(
+                f,
+                "this member was removed from the group by its founder: nothing is sent or received any more; {stays}"
+            ),
+            (true, LinkRefusal::Unnamed) => write!(
+                f,
+                "the group is closed, and the founder has removed this member or not admitted it: it takes no part until the founder runs \
+                 `xylem sync DIR --allow {key}`; {stays}"
+            ),
+            (true, LinkRefusal::NotCertified) => write!(
+                f,
+                "the group's schema does not admit this member by its certificates: nothing is sent or received; name a key \
+                 whose certificate it admits: `xylem sync DIR --sign key:NAME`; {stays}"
+            ),
+            (_, LinkRefusal::NoPlace) => write!(
+                f,
+                "the group is full: this member takes no part until the founder runs `xylem sync DIR --allow {key}`"
+            ),
+            (false, _) => write!(
+                f,
+                "other members refuse links from this one: the founder has probably removed it from the group, but can't be reached to \
+                 confirm that; {stays}"
+            ),
+        }
+    }
 }
 
 /// Messages to the thread that keeps the folder in step.

@@ -21,7 +21,7 @@ use xylem_publish::publications::PublicationId;
 use crate::asking::{FetchTurns, SERVED};
 use crate::error::SyncError;
 use crate::fetching;
-use crate::keeping::{SyncEvent, SyncNews, SyncOptions};
+use crate::keeping::{LinksRefused, SyncEvent, SyncNews, SyncOptions};
 use crate::staged::Staged;
 
 mod hearing;
@@ -87,7 +87,7 @@ pub(crate) struct SyncMember<'a> {
     met: Vec<PublisherId>,
     unkept: UnsavedState,
     /// Why other members refuse our links.
-    refused: Option<String>,
+    refused: Option<LinksRefused>,
     /// When to scan the folder; `failures` counts failed scans.
     scan_at: Option<Instant>,
     /// Time of the first change since the last scan.

@@ -119,7 +119,7 @@ pub use xylem_reader::{
 pub use xylem_sink::{GetSummary, PeerBytes};
 pub use xylem_store::StoreError;
 pub use xylem_sync::{
-    FetchingStatus, FolderStep, MemberStatus, MissingStatus, OldPlaceError, StatusBoard, SyncError,
-    SyncEvent, SyncOptions, SyncStatus, all_statuses, is_member_name, is_paused, pause, sync,
-    usual_member_name,
+    FetchingStatus, FolderStep, IndexRefusal, LinksRefused, MemberStanding, MemberStatus,
+    MissingStatus, OldPlaceError, StatusBoard, SyncError, SyncEvent, SyncOptions, SyncStatus,
+    all_statuses, is_member_name, is_paused, pause, sync, usual_member_name,
 };
