@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use xylem_base::{Blame, Failure, NoRandomness};
 use xylem_forward::FaceId;
-use xylem_mgmt::{ControlParameters, Persistency, client};
+use xylem_mgmt::{CommandScope, ControlParameters, Persistency, client};
 use xylem_object::PublisherKey;
 use xylem_packet::{Data, EncodeError, Interest, Name};
 use xylem_peers::reachable::{FaceAddress, PeerAddress};
@@ -253,12 +253,12 @@ fn send_registration(
     key: &PublisherKey,
     via: &mut Via,
 ) -> Result<(), RegisterError> {
-    let local = client::is_local(&via.peer.face_uri());
+    let scope = CommandScope::of(&via.peer.face_uri());
     let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
     let stamp = CommandStamp::new(xylem_base::random()?, now_ms());
     let nonce = xylem_base::random()?;
     let command =
-        client::command(local, "rib", "register", &parameters, key.signer(), stamp, nonce)
+        client::command(scope, "rib", "register", &parameters, key.signer(), stamp, nonce)
             .map_err(|why| RegisterError::Command { prefix: prefix.clone(), why })?;
     engine.ask(via.face, &command);
     via.state = ViaState::Asked { command, at: engine.now() };

@@ -48,4 +48,5 @@ pub use repo::{
     NamedPrefix, ProcessId, RepoFailure, RepoHost, RepoHostError, RepoNotice, RepoParameters,
     RepoProtocol, RepoRefusal, RepoReport, RepoResponse, RepoSettings, RepoVerb,
 };
+pub use request::CommandScope;
 pub use rib::{RegisteredRoute, Rib, RibError};

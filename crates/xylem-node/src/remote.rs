@@ -159,9 +159,13 @@ impl Remote for RemotePeers<'_, '_> {
         }
     }
 
-    fn leave(&mut self, next: bool) {
+    fn leave(&mut self) {
         self.fetch = None;
-        self.asked += usize::from(next);
+    }
+
+    fn give_up_source(&mut self) {
+        self.fetch = None;
+        self.asked += 1;
     }
 
     fn misbehaved(&self) -> bool {

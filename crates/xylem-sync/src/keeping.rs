@@ -42,9 +42,10 @@ pub struct SyncOptions {
     pub schema: Option<RoleSchema>,
     /// The key whose certificate makes us a member, and the certificates between its own and an anchor.
     pub sign: Option<(String, Vec<PathBuf>)>,
-    /// Settings to remember: the next run takes them over unless it has others. `None`: those remembered stay.
-    pub last: Option<LastRun>,
-    /// As for a share. Empty while `last` is `None`: where the last run listened.
+    /// The settings that later runs take over unless they have others of their own. `None`: those that are remembered
+    /// stay.
+    pub remember: Option<LastRun>,
+    /// As for a share. Empty while `remember` is `None`: where the last run listened.
     pub listen: Vec<PeerAddress>,
     /// As for a share.
     pub announce: Vec<Address>,
@@ -76,7 +77,7 @@ impl SyncOptions {
             name: None,
             schema: None,
             sign: None,
-            last: None,
+            remember: None,
             listen: Vec::new(),
             announce: Vec::new(),
             relays: Vec::new(),
@@ -95,13 +96,13 @@ impl SyncOptions {
         let before = home.last_run()?;
         let name = self.name.clone().or_else(|| before.name.clone());
         let name = name.unwrap_or_else(usual_member_name);
-        let listen = match &self.last {
-            None if self.listen.is_empty() => listen_at(&before.listen)?,
+        let listen = match &self.remember {
+            None if self.listen.is_empty() => remembered_links(&before.listen)?,
             _ => self.listen.clone(),
         };
         let versions = self.versions.or(before.versions).unwrap_or_default();
         let xattrs = self.xattrs.unwrap_or(before.xattrs);
-        let last = match &self.last {
+        let last = match &self.remember {
             Some(last) => last.clone(),
             None => LastRun { name: before.name.or_else(|| Some(name.clone())), ..before },
         };
@@ -111,14 +112,14 @@ impl SyncOptions {
             listen,
             versions: Some(versions),
             xattrs: Some(xattrs),
-            last: Some(last),
+            remember: Some(last),
             ..self.clone()
         })
     }
 }
 
 /// Resolves remembered addresses to listen at.
-fn listen_at(texts: &[String]) -> Result<Vec<PeerAddress>, SyncError> {
+fn remembered_links(texts: &[String]) -> Result<Vec<PeerAddress>, SyncError> {
     let one =
         |text: &String| place(text).map_err(|why| SyncError::Listen { at: text.clone(), why });
     texts.iter().map(one).collect()

@@ -97,7 +97,7 @@ impl<'a> Mender<'a> {
             }
             self.check_again(some, tree)?;
         }
-        self.remote.leave(false);
+        self.remote.leave();
         Ok(())
     }
 
@@ -178,7 +178,7 @@ impl<'a> Mender<'a> {
             }
             // No peer of this source has all of it, or what it delivered does not stay on this disk.
             why = failed.or(why);
-            self.remote.leave(true);
+            self.remote.give_up_source();
         }
     }
 
