@@ -30,12 +30,12 @@ pub enum ConnectionError {
     #[error(
         "programs reach a forwarder by unix://, tcp:// or udp://, not at {0}; a node can connect to it"
     )]
-    Kind(PeerAddress),
+    Kind(Box<PeerAddress>),
     /// No forwarder accepts a connection there.
     #[error("no forwarder at {at}: {error}")]
     Refused {
         /// The address.
-        at: PeerAddress,
+        at: Box<PeerAddress>,
         /// The system's reason.
         error: io::Error,
     },

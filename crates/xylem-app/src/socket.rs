@@ -77,7 +77,7 @@ impl ForwarderSocket {
     pub(super) fn connect(to: &PeerAddress) -> Result<Self, ConnectionError> {
         let poll = Poll::new().map_err(ConnectionError::Poll)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let unreachable = |error| ConnectionError::Refused { at: to.clone(), error };
+        let unreachable = |error| ConnectionError::Refused { at: Box::new(to.clone()), error };
         let io = match to {
             #[cfg(unix)]
             PeerAddress::Unix(path) => {
@@ -118,7 +118,7 @@ impl ForwarderSocket {
                 socket.register(&poll, TOKEN).map_err(ConnectionError::Poll)?;
                 Io::Udp { socket: Box::new(socket), remote: *remote }
             }
-            other => return Err(ConnectionError::Kind(other.clone())),
+            other => return Err(ConnectionError::Kind(Box::new(other.clone()))),
         };
         Ok(Self::over(io, poll))
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use xylem_base::{Blame, Failure, Stop, UnixTime, disk, os_bytes};
 use xylem_check::upkeep::{
     CheckFinding, CheckOptions, CheckSummary, FindingKind, PathState, Pinned, check_store,
-    collect_store, list_store, pin,
+    collect_store, list_store, pin, unpin,
 };
 use xylem_files::walk::Selection;
 use xylem_packet::Name;
