@@ -7,12 +7,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use xylem_base::{Blame, Error};
 use xylem_engine::resolve;
-use xylem_peers::reachable::{PeerAddress, PeerUri, PeerUriError};
+use xylem_peers::reachable::{PeerAddress, PeerUri};
+
+use crate::error::ConnectionError;
 
 /// The environment variable that NDN libraries read.
-const TRANSPORT_VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
+pub(crate) const TRANSPORT_VARIABLE: &str = "NDN_CLIENT_TRANSPORT";
 /// Socket of a system-wide xylem node.
 const SYSTEM_SOCKET: &str = "/run/xylem/xylem.sock";
 /// Where the socket of a user without a runtime directory is, in a directory of its own.
@@ -25,25 +26,20 @@ const NFD_SOCKETS: [&str; 2] = ["/run/nfd/nfd.sock", "/run/nfd.sock"];
 /// of the usual sockets that exists: ours, then NFD's.
 ///
 /// # Errors
-/// [`Blame::Usage`] for an invalid URI in the environment, [`Blame::Network`] if a host does not resolve or no
-/// forwarder is there.
-pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<PeerAddress>, Error> {
-    let network = |message| Error { blame: Blame::Network, message };
+/// The URI in the environment is invalid, a host does not resolve, or no forwarder is there.
+pub(crate) fn choose(at: Option<&PeerUri>) -> Result<Vec<PeerAddress>, ConnectionError> {
     if let Some(uri) = at {
-        return resolve(uri).map_err(|e| network(e.to_string()));
+        return resolve(uri).map_err(ConnectionError::Unresolved);
     }
     if let Ok(text) = std::env::var(TRANSPORT_VARIABLE)
         && !text.is_empty()
     {
-        let bad = |why: PeerUriError| Error::usage(format!("{TRANSPORT_VARIABLE}: {why}"));
-        let uri = text.parse::<PeerUri>().map_err(bad)?;
-        return resolve(&uri).map_err(|e| network(e.to_string()));
+        let uri = text.parse::<PeerUri>().map_err(ConnectionError::Variable)?;
+        return resolve(&uri).map_err(ConnectionError::Unresolved);
     }
     let others = [SYSTEM_SOCKET].into_iter().chain(NFD_SOCKETS).map(PathBuf::from);
     let found = user_sockets().into_iter().chain(others).find(|path| is_socket(path));
-    found.map(|path| vec![PeerAddress::Unix(path)]).ok_or_else(|| {
-        network("no forwarder runs here; start `xylem ndn node`, or give --at URI".to_owned())
-    })
+    found.map(|path| vec![PeerAddress::Unix(path)]).ok_or(ConnectionError::NoForwarder)
 }
 
 fn is_socket(path: &Path) -> bool {

@@ -4,6 +4,8 @@
 //! It is one blocking connection over a Unix, TCP or UDP socket, or over memory shared with a xylem node on this
 //! machine. There is no event loop: it waits for the one socket, and checks [`Stop`] meanwhile.
 
+mod error;
+
 mod endpoint;
 mod register;
 mod socket;
@@ -12,13 +14,14 @@ mod validator;
 pub mod object;
 
 pub use endpoint::{default_socket, make_socket_directory};
+pub use error::{ConnectionError, ConnectionLoss, RunError};
 pub use register::{RegisterError, Registrar, RegistrationNews};
 pub use xylem_keys::{KeyFile, SignWith, VerifyWith};
 
 use std::time::Instant;
 
-use xylem_base::{Blame, Error, Stop};
-use xylem_client::{Application, ClientError, Connection, Driver, RunEnd, STOP_CHECK_EVERY};
+use xylem_base::{NoRandomness, Stop};
+use xylem_client::{Application, Connection, Driver, RunEnd, STOP_CHECK_EVERY};
 use xylem_engine::now_ms;
 use xylem_packet::{MAX_FRAME, Name};
 use xylem_peers::reachable::{PeerAddress, PeerUri};
@@ -44,9 +47,9 @@ impl Client {
     /// raised.
     ///
     /// # Errors
-    /// [`Blame::Usage`] for an invalid URI, [`Blame::Network`] if no forwarder answers.
-    pub fn connect(at: Option<&PeerUri>, stop: &Stop) -> Result<Self, Error> {
-        let mut last = Err(Error::usage("no address"));
+    /// See [`ConnectionError`].
+    pub fn connect(at: Option<&PeerUri>, stop: &Stop) -> Result<Self, ConnectionError> {
+        let mut last = Err(ConnectionError::NoAddress);
         for peer in endpoint::choose(at)? {
             last = Self::connect_to(&peer, stop);
             if last.is_ok() {
@@ -56,7 +59,7 @@ impl Client {
         last
     }
 
-    fn connect_to(peer: &PeerAddress, stop: &Stop) -> Result<Self, Error> {
+    fn connect_to(peer: &PeerAddress, stop: &Stop) -> Result<Self, ConnectionError> {
         let socket = ForwarderSocket::connect(peer)?;
         let mtu = if socket.cuts_datagrams() { DATAGRAM } else { MAX_FRAME };
         let connection = Connection::new(mtu, socket.is_datagram(), random_seed()?);
@@ -113,47 +116,15 @@ impl Driver for Client {
     }
 }
 
-/// Why a run ended early: the application's error or the connection's, with the party that has to act.
-#[derive(Debug)]
-pub struct RunError(Error);
-
-impl From<ClientError> for RunError {
-    fn from(e: ClientError) -> Self {
-        let blame = match &e {
-            ClientError::BadName { .. } | ClientError::TooLong { .. } => Blame::Usage,
-            // The request is wrong, not the requester's rights.
-            ClientError::Refused { code: 400..=402 | 404..=499, .. } => Blame::Usage,
-            ClientError::Content(_) => Blame::Local,
-            ClientError::Output(e) => return Self(object::output_error(e)),
-            ClientError::NotBelieved { .. } | ClientError::Contradiction(_) => Blame::Data,
-            ClientError::Interrupted => Blame::Interrupted,
-            _ => Blame::Network,
-        };
-        Self(Error { blame, message: e.to_string() })
-    }
-}
-
-impl From<Error> for RunError {
-    fn from(e: Error) -> Self {
-        Self(e)
-    }
-}
-
-impl From<RunError> for Error {
-    fn from(RunError(e): RunError) -> Self {
-        e
-    }
-}
-
 /// Parses a name.
 ///
 /// # Errors
-/// [`Blame::Usage`] for text that is no name, and for the empty name.
+/// Text that is no name, and the empty name.
 pub fn parse_name(uri: &str) -> Result<Name, RunError> {
     Ok(xylem_client::parse_name(uri)?)
 }
 
 /// A random number from which nonces start.
-fn random_seed() -> Result<u64, Error> {
+fn random_seed() -> Result<u64, NoRandomness> {
     Ok(u64::from_le_bytes(xylem_base::random()?))
 }

@@ -9,17 +9,18 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use xylem_base::{Blame, Error, Stop, disk};
+use xylem_base::{Blame, Failure, Stop, advised, blame_of, disk};
 use xylem_files::{Existing, Output};
 use xylem_hash::Hasher;
-use xylem_object::Ticket;
+use xylem_keys::KeyFileError;
+use xylem_object::{PublisherIdError, Ticket};
 use xylem_packet::{Data, Name};
 use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri};
-use xylem_sink::{Destination, file_name_of};
+use xylem_sink::{Destination, SaveError, file_name_of};
 use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
 
 use crate::validator::Validator;
-use crate::{Client, RunError, VerifyWith, parse_name};
+use crate::{Client, ConnectionError, RunError, VerifyWith, parse_name};
 use xylem_client::{
     CheckError, ClientError, Discovered, Discovery, Driver, Expected, SegmentFetch,
     SegmentReceiver, published_manifest, ticket_for,
@@ -29,6 +30,79 @@ use xylem_client::{
 const BUFFER: usize = 256 * 1024;
 /// Least time between progress reports.
 const TICK: Duration = Duration::from_millis(100);
+
+/// Why an object is not fetched.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ObjectError {
+    /// Failures of the forwarder or the producer, or it was stopped.
+    #[error(transparent)]
+    Run(RunError),
+    /// A key or a certificate cannot be used.
+    #[error(transparent)]
+    Key(#[from] KeyFileError),
+    /// The publisher's key is malformed.
+    #[error("{key}: {why}")]
+    Publisher {
+        /// The key as given.
+        key: String,
+        /// Reason.
+        why: PublisherIdError,
+    },
+    /// Only xylem's own publications can be fetched in part.
+    #[error(
+        "--range, --limit and --exclude work only for what `xylem share` publishes; give its --publisher"
+    )]
+    InPart,
+    /// There is no place for the result.
+    #[error(transparent)]
+    Save(#[from] SaveError),
+    /// The final name is taken.
+    #[error("{} exists; choose --overwrite, --rename or -o PATH", .0.display())]
+    Taken(PathBuf),
+    /// The file cannot be written.
+    #[error("cannot write {}: {error}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// The system's reason.
+        error: io::Error,
+    },
+    /// The file cannot get its name.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+}
+
+impl From<RunError> for ObjectError {
+    fn from(e: RunError) -> Self {
+        Self::Run(e)
+    }
+}
+
+impl From<ClientError> for ObjectError {
+    fn from(e: ClientError) -> Self {
+        Self::Run(e.into())
+    }
+}
+
+impl From<ConnectionError> for ObjectError {
+    fn from(e: ConnectionError) -> Self {
+        Self::Run(e.into())
+    }
+}
+
+impl Failure for ObjectError {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Run(e) => e.blame(),
+            Self::Key(e) => e.blame(),
+            Self::Publisher { .. } | Self::InPart | Self::Taken(_) => Blame::Usage,
+            Self::Save(e) => e.blame(),
+            Self::File { .. } => Blame::Local,
+            Self::Store(e) => blame_of(e),
+        }
+    }
+}
 
 /// Options of a fetch by name, and the keys to trust.
 #[derive(Clone, Debug)]
@@ -108,13 +182,12 @@ pub enum FetchedObject {
 /// Fetches the object at a name.
 ///
 /// # Errors
-/// [`Blame::Usage`] for invalid options, [`Blame::Network`] if no producer has it, [`Blame::Data`] for packets that are
-/// not trusted, [`Blame::Local`], [`Blame::Interrupted`].
+/// See [`ObjectError`].
 pub fn get_object(
     options: &ObjectOptions,
     stop: &Stop,
     on_event: &mut dyn FnMut(ObjectNews),
-) -> Result<FetchedObject, Error> {
+) -> Result<FetchedObject, ObjectError> {
     let started = Instant::now();
     let name = parse_name(&options.name)?;
     let policy = options.believe.policy()?;
@@ -123,7 +196,7 @@ pub fn get_object(
     on_event(ObjectNews::Connected { peer: client.peer().into() });
     let found = match discover(&mut client, &name, options.give_up, &mut validator) {
         Ok(found) => found,
-        Err(error) => return Err(validator.ended().unwrap_or(error.into())),
+        Err(error) => return Err(validator.ended().unwrap_or(error).into()),
     };
     if !matches!(options.believe, VerifyWith::Nobody | VerifyWith::Key(_))
         && let Discovered::Segments { prefix, .. } = &found
@@ -133,9 +206,7 @@ pub fn get_object(
         return Ok(FetchedObject::Ours { ticket, forwarder: client.peer().clone() });
     }
     if !options.whole {
-        return Err(Error::usage(
-            "--range, --limit and --exclude work only for what `xylem share` publishes; give its --publisher",
-        ));
+        return Err(ObjectError::InPart);
     }
     let suggested = || file_name_of(name.as_ref());
     let destination = Destination::place(&options.output, options.existing, suggested)?;
@@ -143,27 +214,25 @@ pub fn get_object(
         && to.policy == OverwritePolicy::Never
         && to.path.symlink_metadata().is_ok()
     {
-        let path = to.path.display();
-        return Err(Error::usage(format!(
-            "{path} exists; choose --overwrite, --rename or -o PATH"
-        )));
+        return Err(ObjectError::Taken(to.path.clone()));
     }
     let mut sink =
         ObjectSink::open(&mut validator, destination.as_ref(), client.peer().into(), on_event)?;
     let fetched = match &found {
         Discovered::Single(content) => {
-            sink.content(content).map(|()| (content.len() as u64, 1)).map_err(|e| output_error(&e))
+            let written = sink.content(content).map_err(|e| ClientError::Output(e).into());
+            written.map(|()| (content.len() as u64, 1))
         }
         Discovered::Segments { prefix, expected } => {
             let (prefix, expected) = (prefix.clone(), expected.clone());
-            segments(&mut client, prefix, expected, options.give_up, &mut sink).map_err(Error::from)
+            segments(&mut client, prefix, expected, options.give_up, &mut sink)
         }
     };
     let (bytes, segments) = match fetched {
         Ok(fetched) => fetched,
         Err(error) => {
             sink.discard(destination.as_ref());
-            return Err(validator.ended().unwrap_or(error));
+            return Err(validator.ended().unwrap_or(error).into());
         }
     };
     let root = sink.finish(destination.as_ref())?;
@@ -185,22 +254,22 @@ fn ticket_of(
     prefix: &Name,
     believe: &VerifyWith,
     validator: &mut Validator,
-) -> Result<Ticket, Error> {
-    let refused = |why: &dyn std::error::Error| {
-        let (what, why) = ("the manifest".to_owned(), why.to_string());
-        RunError::from(ClientError::NotBelieved { what, why })
-    };
-    let data = Data::decode(manifest).map_err(|e| refused(&e))?;
+) -> Result<Ticket, ObjectError> {
+    let what = "the manifest";
+    let data = Data::decode(manifest).map_err(|e| ClientError::not_believed(what, e))?;
     let publisher = match believe {
         VerifyWith::Publisher(key) => {
-            key.parse().map_err(|e| Error::usage(format!("{key}: {e}")))?
+            key.parse().map_err(|why| ObjectError::Publisher { key: key.clone(), why })?
         }
         _ => match validator.publisher(&data) {
             Ok(publisher) => publisher,
-            Err(why) => return Err(validator.ended().unwrap_or(refused(&why).into())),
+            Err(why) => {
+                let refused = ClientError::not_believed(what, why).into();
+                return Err(validator.ended().unwrap_or(refused).into());
+            }
         },
     };
-    Ok(ticket_for(&data, prefix, publisher).map_err(RunError::from)?)
+    Ok(ticket_for(&data, prefix, publisher)?)
 }
 
 /// Finds the object at a name.
@@ -245,10 +314,10 @@ impl<'a> ObjectSink<'a> {
         destination: Option<&Destination>,
         peer: FaceAddress,
         on_event: &'a mut dyn FnMut(ObjectNews),
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, ObjectError> {
         let to: Box<dyn Write> = match destination {
             None => Box::new(io::stdout()),
-            Some(to) => Box::new(create(&to.part).map_err(|e| writing(&to.part, &e))?),
+            Some(to) => Box::new(create(&to.part).map_err(|e| writing(&to.part, e))?),
         };
         let to = BufWriter::with_capacity(BUFFER, to);
         Ok(Self {
@@ -262,20 +331,20 @@ impl<'a> ObjectSink<'a> {
     }
 
     /// Gives the file its name. Returns the content's root.
-    fn finish(mut self, destination: Option<&Destination>) -> Result<String, Error> {
+    fn finish(mut self, destination: Option<&Destination>) -> Result<String, ObjectError> {
         let wrote = self.to.flush();
         let Some(to) = destination else {
-            wrote.map_err(|e| output_error(&e))?;
+            wrote.map_err(ClientError::Output)?;
             return Ok(self.hasher.finalize().to_string());
         };
-        wrote.map_err(|e| writing(&to.path, &e))?;
+        wrote.map_err(|e| writing(&to.path, e))?;
         FileRef::open(&*disk(), &to.part, OpenHow::Read)
             .and_then(|file| {
                 let (policy, device) = (to.policy.into(), Durability::Device);
                 install(&*disk(), &file, &to.part, &to.path, policy, device)
             })
             .map_err(|e| match e {
-                StoreError::Exists { path } => writing(&path, &io::ErrorKind::AlreadyExists.into()),
+                StoreError::Exists { path } => ObjectError::Taken(path),
                 e => e.into(),
             })?;
         Ok(self.hasher.finalize().to_string())
@@ -330,18 +399,10 @@ fn create(part: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).open(part)
 }
 
-fn writing(path: &Path, e: &io::Error) -> Error {
-    if e.kind() == io::ErrorKind::AlreadyExists {
-        let path = path.display();
-        return Error::usage(format!("{path} exists; choose --overwrite, --rename or -o PATH"));
-    }
-    Error::local(&format!("cannot write {}", path.display()), e)
-}
-
-/// A closed pipe means that its reader needs no more.
-pub(crate) fn output_error(e: &io::Error) -> Error {
-    match e.kind() {
-        io::ErrorKind::BrokenPipe => Error { blame: Blame::Interrupted, message: String::new() },
-        _ => Error::local("cannot write the content", e),
+fn writing(path: &Path, error: io::Error) -> ObjectError {
+    let path = path.to_path_buf();
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => ObjectError::Taken(path),
+        _ => ObjectError::File { path, error },
     }
 }

@@ -5,9 +5,9 @@
 
 use std::time::Duration;
 
-use xylem_base::{Blame, Error, Failure, NoRandomness};
+use xylem_base::{Blame, Failure, NoRandomness};
 use xylem_forward::FaceId;
-use xylem_mgmt::{ControlParameters, Persistency, client};
+use xylem_mgmt::{CommandScope, ControlParameters, Persistency, client};
 use xylem_object::PublisherKey;
 use xylem_packet::{Data, EncodeError, Interest, Name};
 use xylem_peers::reachable::{FaceAddress, PeerAddress};
@@ -37,9 +37,9 @@ pub enum RegisterError {
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// Failures of the system's randomness.
-    #[error("{0}")]
-    Library(#[from] Error),
+    /// The system gives no random numbers.
+    #[error(transparent)]
+    Randomness(#[from] NoRandomness),
 }
 
 impl Failure for RegisterError {
@@ -47,14 +47,8 @@ impl Failure for RegisterError {
         match self {
             Self::Command { .. } => Blame::Usage,
             Self::Engine(e) => e.blame(),
-            Self::Library(e) => e.blame,
+            Self::Randomness(e) => e.blame(),
         }
-    }
-}
-
-impl From<NoRandomness> for RegisterError {
-    fn from(e: NoRandomness) -> Self {
-        Self::Library(e.into())
     }
 }
 
@@ -259,12 +253,12 @@ fn send_registration(
     key: &PublisherKey,
     via: &mut Via,
 ) -> Result<(), RegisterError> {
-    let local = client::is_local(&via.peer.face_uri());
+    let scope = CommandScope::of(&via.peer.face_uri());
     let parameters = ControlParameters { name: Some(prefix.clone()), ..Default::default() };
     let stamp = CommandStamp::new(xylem_base::random()?, now_ms());
     let nonce = xylem_base::random()?;
     let command =
-        client::command(local, "rib", "register", &parameters, key.signer(), stamp, nonce)
+        client::command(scope, "rib", "register", &parameters, key.signer(), stamp, nonce)
             .map_err(|why| RegisterError::Command { prefix: prefix.clone(), why })?;
     engine.ask(via.face, &command);
     via.state = ViaState::Asked { command, at: engine.now() };

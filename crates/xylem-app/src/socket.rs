@@ -9,7 +9,6 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use mio::{Events, Interest, Poll, Token};
-use xylem_base::{Blame, Error};
 use xylem_client::{Connection, FrameQueue};
 use xylem_packet::frame_len;
 use xylem_peers::reachable::PeerAddress;
@@ -18,6 +17,8 @@ use xylem_engine::EngineError;
 #[cfg(target_os = "linux")]
 use xylem_sockets::shared::SharedStream;
 use xylem_sockets::{Oversize, Udp};
+
+use crate::error::{ConnectionError, ConnectionLoss};
 
 /// Time limit for making a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -72,37 +73,39 @@ impl ForwarderSocket {
     /// Connects.
     ///
     /// # Errors
-    /// [`Blame::Network`] if no forwarder answers, [`Blame::Usage`] for a kind of peer that only nodes reach.
-    pub(super) fn connect(to: &PeerAddress) -> Result<Self, Error> {
-        let local = |e| Error::local("cannot wait for sockets", &e);
-        let poll = Poll::new().map_err(local)?;
+    /// No forwarder answers, or it is a kind of peer that only nodes reach.
+    pub(super) fn connect(to: &PeerAddress) -> Result<Self, ConnectionError> {
+        let poll = Poll::new().map_err(ConnectionError::Poll)?;
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let unreachable = |e: io::Error| Error {
-            blame: Blame::Network,
-            message: format!("no forwarder at {to}: {e}"),
-        };
+        let unreachable = |error| ConnectionError::Refused { at: Box::new(to.clone()), error };
         let io = match to {
             #[cfg(unix)]
             PeerAddress::Unix(path) => {
                 #[cfg(target_os = "linux")]
                 if let Some(mut shared) = shared_with(path) {
-                    poll.registry().register(shared.socket(), TOKEN, interest).map_err(local)?;
+                    poll.registry()
+                        .register(shared.socket(), TOKEN, interest)
+                        .map_err(ConnectionError::Poll)?;
                     return Ok(Self::over(Io::Shared(Box::new(shared)), poll));
                 }
                 let stream = std::os::unix::net::UnixStream::connect(path).map_err(unreachable)?;
-                stream.set_nonblocking(true).map_err(local)?;
+                stream.set_nonblocking(true).map_err(ConnectionError::Poll)?;
                 let mut stream = mio::net::UnixStream::from_std(stream);
-                poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
+                poll.registry()
+                    .register(&mut stream, TOKEN, interest)
+                    .map_err(ConnectionError::Poll)?;
                 Io::Unix(stream)
             }
             PeerAddress::Tcp(address) => {
                 let stream = std::net::TcpStream::connect_timeout(address, CONNECT_TIMEOUT)
                     .map_err(unreachable)?;
-                stream.set_nonblocking(true).map_err(local)?;
+                stream.set_nonblocking(true).map_err(ConnectionError::Poll)?;
                 // Frames are batched here already; the kernel's batching would only add delay.
                 let _ = stream.set_nodelay(true);
                 let mut stream = mio::net::TcpStream::from_std(stream);
-                poll.registry().register(&mut stream, TOKEN, interest).map_err(local)?;
+                poll.registry()
+                    .register(&mut stream, TOKEN, interest)
+                    .map_err(ConnectionError::Poll)?;
                 Io::Tcp(stream)
             }
             PeerAddress::Udp(remote) => {
@@ -112,15 +115,10 @@ impl ForwarderSocket {
                 };
                 let mut socket =
                     Udp::bind(any, Oversize::Fragment).map_err(EngineError::listen(any))?;
-                socket.register(&poll, TOKEN).map_err(local)?;
+                socket.register(&poll, TOKEN).map_err(ConnectionError::Poll)?;
                 Io::Udp { socket: Box::new(socket), remote: *remote }
             }
-            other => {
-                return Err(Error::usage(format!(
-                    "programs reach a forwarder by unix://, tcp:// or udp://, not at {other}; a \
-                     node can connect to it"
-                )));
-            }
+            other => return Err(ConnectionError::Kind(Box::new(other.clone()))),
         };
         Ok(Self::over(io, poll))
     }
@@ -152,13 +150,13 @@ impl ForwarderSocket {
     /// `wait` at most. Returns whether any came. Writes all that was queued.
     ///
     /// # Errors
-    /// [`Blame::Network`] if the connection ended or carries no NDN.
+    /// The connection ended, or carries no NDN.
     pub(super) fn receive(
         &mut self,
         connection: &mut Connection,
         wait: Duration,
         each: &mut OnFrame<'_>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, ConnectionError> {
         self.flush(connection.queue())?;
         let deadline = Instant::now() + wait;
         loop {
@@ -178,11 +176,11 @@ impl ForwarderSocket {
     }
 
     /// Waits at most `left` for the socket to be readable.
-    fn wait_readable(&mut self, left: Duration) -> Result<bool, Error> {
+    fn wait_readable(&mut self, left: Duration) -> Result<bool, ConnectionError> {
         match self.poll.poll(&mut self.events, Some(left)) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::Interrupted => return Ok(false),
-            Err(e) => return Err(Error::local("cannot wait for the forwarder", &e)),
+            Err(e) => return Err(ConnectionError::Wait(e)),
         }
         if self.events.iter().any(|e| e.is_readable() || e.is_read_closed() || e.is_error()) {
             self.drained = false;
@@ -196,7 +194,7 @@ impl ForwarderSocket {
         &mut self,
         connection: &mut Connection,
         each: &mut OnFrame<'_>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, ConnectionError> {
         let Io::Udp { socket, remote } = &mut self.io else { return Ok(false) };
         if self.drained {
             return Ok(false);
@@ -209,7 +207,7 @@ impl ForwarderSocket {
                     each(connection, &datagram);
                 }
             })
-            .map_err(|e| connection_error(&e))?;
+            .map_err(lost)?;
         // Read until the queue is empty, as readiness is edge-triggered.
         self.drained = !more && !came;
         Ok(came)
@@ -219,7 +217,7 @@ impl ForwarderSocket {
         &mut self,
         connection: &mut Connection,
         each: &mut OnFrame<'_>,
-    ) -> Result<bool, Error> {
+    ) -> Result<bool, ConnectionError> {
         while !self.drained {
             if self.start > 0 {
                 self.buffer.copy_within(self.start..self.end, 0);
@@ -237,7 +235,7 @@ impl ForwarderSocket {
             };
             match read {
                 Ok(0) => {
-                    return Err(connection_error(&io::Error::other("it closed the connection")));
+                    return Err(lost(ConnectionLoss::Closed));
                 }
                 Ok(n) => {
                     self.end += n;
@@ -246,7 +244,7 @@ impl ForwarderSocket {
                 }
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => self.drained = true,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
-                Err(e) => return Err(connection_error(&e)),
+                Err(e) => return Err(lost(e)),
             }
             if self.cut(connection, each)? {
                 return Ok(true);
@@ -256,13 +254,15 @@ impl ForwarderSocket {
     }
 
     /// Passes on the complete frames of the buffer.
-    fn cut(&mut self, connection: &mut Connection, each: &mut OnFrame<'_>) -> Result<bool, Error> {
+    fn cut(
+        &mut self,
+        connection: &mut Connection,
+        each: &mut OnFrame<'_>,
+    ) -> Result<bool, ConnectionError> {
         let mut came = false;
         loop {
             let rest = &self.buffer[self.start..self.end];
-            let len = frame_len(rest).map_err(|e| {
-                connection_error(&io::Error::other(format!("it sends data that is not NDN ({e})")))
-            })?;
+            let len = frame_len(rest).map_err(|e| lost(ConnectionLoss::NotNdn(e)))?;
             let Some(len) = len else { return Ok(came) };
             each(connection, &rest[..len]);
             came = true;
@@ -276,9 +276,9 @@ impl ForwarderSocket {
     /// Writes all that is queued.
     ///
     /// # Errors
-    /// [`Blame::Network`] if the connection ended or accepts no more data. Datagrams that the kernel has no room for
+    /// The connection ended, or accepts no more data. Datagrams that the kernel has no room for
     /// are lost, as on the network.
-    pub(super) fn flush(&mut self, queue: &mut FrameQueue) -> Result<(), Error> {
+    pub(super) fn flush(&mut self, queue: &mut FrameQueue) -> Result<(), ConnectionError> {
         let mut stuck_since = None;
         while !queue.waiting().is_empty() {
             let wrote = match &mut self.io {
@@ -302,12 +302,12 @@ impl ForwarderSocket {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     let since = *stuck_since.get_or_insert_with(Instant::now);
                     if since.elapsed() > WRITE_TIMEOUT {
-                        return Err(connection_error(&io::Error::other("it accepts no more data")));
+                        return Err(lost(ConnectionLoss::Stuck));
                     }
                     // Readiness for reading may be reported here, and must be recorded.
                     self.wait_readable(Duration::from_millis(100))?;
                 }
-                Err(e) => return Err(connection_error(&e)),
+                Err(e) => return Err(lost(e)),
             }
         }
         Ok(())
@@ -325,8 +325,8 @@ fn shared_with(path: &std::path::Path) -> Option<SharedStream> {
     joined.ok()
 }
 
-fn connection_error(e: &io::Error) -> Error {
-    Error { blame: Blame::Network, message: format!("lost the connection to the forwarder: {e}") }
+fn lost(how: impl Into<ConnectionLoss>) -> ConnectionError {
+    ConnectionError::Lost(how.into())
 }
 
 #[cfg(all(test, target_os = "linux"))]

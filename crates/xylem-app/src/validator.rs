@@ -1,6 +1,6 @@
 //! [`Validator`]: verifies packets, and fetches the certificates needed for that.
 
-use xylem_base::{Error, Stop};
+use xylem_base::Stop;
 use xylem_client::{CheckError, verify_with_chain};
 use xylem_engine::now_ms;
 use xylem_object::PublisherId;
@@ -8,7 +8,7 @@ use xylem_packet::Data;
 use xylem_peers::reachable::PeerAddress;
 use xylem_trust::{PacketRefusal, PublicKey, TrustError, TrustPolicy};
 
-use crate::Client;
+use crate::{Client, RunError};
 
 /// Most certificate chains in a run that lead to no trusted key; then no more are followed, whatever keys the packets
 /// name.
@@ -36,7 +36,7 @@ pub(crate) struct Validator {
     stop: Stop,
     certificates: Option<Client>,
     failed: usize,
-    ended: Option<Error>,
+    ended: Option<RunError>,
 }
 
 impl Validator {
@@ -64,9 +64,8 @@ impl Validator {
             Some(client) => Ok(client),
             none => Client::connect_to(&self.forwarder, &self.stop).map(|new| none.insert(new)),
         };
-        let judged =
-            client.and_then(|client| verify_with_chain(client, store, data).map_err(Error::from));
-        match judged {
+        let judged = client.map_err(RunError::from);
+        match judged.and_then(|client| verify_with_chain(client, store, data)) {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => {
                 self.failed += 1;
@@ -74,8 +73,10 @@ impl Validator {
             }
             Err(error) => {
                 self.failed = MAX_FAILED;
-                self.ended = Some(error.clone());
-                Err(CheckError::Certificates(error.into()))
+                // The packet's report has the text, and the end of the fetch the error itself.
+                let text = error.to_string();
+                self.ended = Some(error);
+                Err(CheckError::Certificates(text.into()))
             }
         }
     }
@@ -108,7 +109,7 @@ impl Validator {
 
     /// The error that kept certificates from being fetched, if any. It is more specific than the errors that follow
     /// from it.
-    pub(crate) fn ended(&mut self) -> Option<Error> {
+    pub(crate) fn ended(&mut self) -> Option<RunError> {
         self.ended.take()
     }
 }

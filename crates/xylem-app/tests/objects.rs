@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
+use xylem_app::object::{FetchedObject, ObjectError, ObjectOptions, get_object};
 use xylem_app::{KeyFile, VerifyWith};
-use xylem_base::{Blame, Error, Stop};
+use xylem_base::{Blame, Failure, Stop};
 use xylem_client::Metadata;
 use xylem_files::{Existing, Output};
 use xylem_packet::tlv::types;
@@ -113,7 +113,7 @@ impl Publisher {
 }
 
 /// Fetches `/o` from a publisher. Returns the content, and the number of files left behind.
-fn fetch(publisher: Publisher, believe: VerifyWith) -> (Result<Vec<u8>, Error>, usize) {
+fn fetch(publisher: Publisher, believe: VerifyWith) -> (Result<Vec<u8>, ObjectError>, usize) {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("forwarder.sock");
     forwarder(&socket, publisher.answers());
@@ -152,8 +152,8 @@ fn key(dir: &Path) -> (KeyFile, Signer) {
 fn refused(publisher: Publisher, believe: VerifyWith, part: &str) {
     let (fetched, left) = fetch(publisher, believe);
     let error = fetched.expect_err("it lies");
-    assert_eq!(error.blame, Blame::Data, "{error}");
-    assert!(error.message.contains(part), "{error}");
+    assert_eq!(error.blame(), Blame::Data, "{error}");
+    assert!(error.to_string().contains(part), "{error}");
     assert_eq!(left, 0, "nothing is left behind");
 }
 
@@ -222,8 +222,8 @@ fn a_missing_segment_is_a_network_error() {
     let (fetched, left) =
         fetch(Publisher { withhold: Some(5), ..Publisher::honest() }, VerifyWith::Nobody);
     let error = fetched.expect_err("segment 5 never comes");
-    assert_eq!(error.blame, Blame::Network, "{error}");
-    assert!(error.message.contains("segment 5"), "{error}");
+    assert_eq!(error.blame(), Blame::Network, "{error}");
+    assert!(error.to_string().contains("segment 5"), "{error}");
     assert_eq!(left, 0);
 }
 

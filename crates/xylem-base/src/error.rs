@@ -1,5 +1,5 @@
 //! Common parts of errors that end a verb: [`Failure`], a sentence for a person and one [`Blame`] for the exit code.
-//! [`Error`] is a failure of any type.
+//! [`Error`] is what a program prints of one.
 
 use std::fmt;
 use std::io;
@@ -27,7 +27,8 @@ pub trait Failure: std::error::Error + Send + Sync {
     fn blame(&self) -> Blame;
 }
 
-/// A failure in one line, with the party that must act.
+/// The end of a program's run: what the command prints, or a binding raises, of a failure of any type. The library itself
+/// returns errors with types.
 #[derive(Clone, Debug)]
 pub struct Error {
     /// Which party must act.
@@ -83,23 +84,6 @@ impl From<&StoreError> for Error {
 impl<E: Failure + 'static> From<E> for Box<dyn Failure> {
     fn from(e: E) -> Self {
         Box::new(e)
-    }
-}
-
-/// Wraps an [`Error`] as a [`Failure`].
-#[derive(Debug, thiserror::Error)]
-#[error("{}", .0.message)]
-struct Erased(Error);
-
-impl Failure for Erased {
-    fn blame(&self) -> Blame {
-        self.0.blame
-    }
-}
-
-impl From<Error> for Box<dyn Failure> {
-    fn from(e: Error) -> Self {
-        Box::new(Erased(e))
     }
 }
 

@@ -50,7 +50,7 @@ pub enum BucketError {
     /// The program was interrupted.
     #[error("interrupted")]
     Stopped,
-    /// The store failed or was unreachable through all attempts.
+    /// The store failed or was unreachable through all attempts; with its answer, or the HTTP library's text, in one line.
     #[error("{0}")]
     Failed(String),
 }

@@ -314,7 +314,7 @@ impl RepoStore {
         state.index.insert(name.value().to_vec(), run);
         state.queue(DiskChange::Write { name: name.value().to_vec(), run, record });
         if let Some(before) = before {
-            state.clear(before, false);
+            state.clear(before);
         }
         drop(state);
         shared.writer_work.notify_one();
@@ -332,7 +332,7 @@ impl RepoStore {
         shared.start_writer(&mut state)?;
         state.has_room(REPO_HEADER)?;
         state.index.remove(name.value());
-        state.clear(run, false);
+        state.clear(run);
         drop(state);
         shared.writer_work.notify_one();
         Ok(true)
@@ -554,7 +554,18 @@ impl RepoState {
     }
 
     /// Frees the slots of a packet. They may be used again at once, because changes are written in order.
-    fn clear(&mut self, run: SlotRun, is_lost: bool) {
+    fn clear(&mut self, run: SlotRun) {
+        self.release(run);
+        self.queue(DiskChange::Clear { slot: run.slot, is_lost: false });
+    }
+
+    /// As [`Self::clear`], for a packet that the disk has lost.
+    fn clear_lost(&mut self, run: SlotRun) {
+        self.release(run);
+        self.queue(DiskChange::Clear { slot: run.slot, is_lost: true });
+    }
+
+    fn release(&mut self, run: SlotRun) {
         let taken = slots_of(run.len as usize);
         self.used_slots = self.used_slots.saturating_sub(taken);
         self.unwritten.remove(&run.slot);
@@ -563,7 +574,6 @@ impl RepoState {
         if len > 0 {
             self.free.release(run.slot, len);
         }
-        self.queue(DiskChange::Clear { slot: run.slot, is_lost });
     }
 
     /// Returns the packet of this name or, with `can_be_prefix`, one with a name that begins with it.
@@ -580,7 +590,7 @@ impl RepoState {
     fn lose(&mut self, name: &[u8], run: SlotRun) {
         if self.index.get(name) == Some(&run) {
             self.index.remove(name);
-            self.clear(run, true);
+            self.clear_lost(run);
         }
     }
 }

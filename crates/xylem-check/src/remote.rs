@@ -55,9 +55,11 @@ pub trait Remote {
         stop: &Stop,
     ) -> Result<Option<Box<dyn Failure>>, Box<dyn Failure>>;
 
-    /// Leaves the source: because it is of no more use (`next`: the following one is tried from now on), or because
-    /// nothing is missing for the moment.
-    fn leave(&mut self, next: bool);
+    /// Leaves the source, because nothing is missing for the moment.
+    fn leave(&mut self);
+
+    /// Leaves the source, because it is of no more use. The following one is tried from now on.
+    fn give_up_source(&mut self);
 
     /// Returns whether a source answered with data that did not verify.
     fn misbehaved(&self) -> bool;

@@ -24,7 +24,7 @@ mod report;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use xylem_base::{Error, Stop, os_bytes};
+use xylem_base::{Stop, advised, os_bytes};
 use xylem_files::hashing::packed_slots;
 use xylem_files::record::{known_size, record_looks};
 use xylem_files::rescan::{Readers, on_cores};
@@ -258,13 +258,13 @@ impl Scrub<'_> {
                                 begun_parts.push(part);
                                 continue;
                             }
-                            Err(e) => (Flaw::Failed, Error::from(&e).message),
+                            Err(e) => (Flaw::Failed, advised(&e)),
                         }
                     }
                     None => (Flaw::Missing, self.missing().to_owned()),
                 },
                 ScrubVerdict::Changed(what) => (Flaw::Changed, what),
-                ScrubVerdict::Failed(e) => (Flaw::Failed, Error::from(&e).message),
+                ScrubVerdict::Failed(e) => (Flaw::Failed, advised(&e)),
                 ScrubVerdict::Flawed(one) => {
                     flawed.push(*one);
                     continue;
@@ -357,7 +357,7 @@ impl Scrub<'_> {
                 self.report_restored(begun.path(), bytes, on_event);
             }
             Err(e) => {
-                let what = Error::from(&e).message;
+                let what = advised(&e);
                 self.report(begun.path(), Flaw::Failed, 0..0, &what, on_event);
             }
         }

@@ -202,12 +202,30 @@ pub enum Pinned {
     Root(Hash, bool),
 }
 
-/// Pins (or, with `keep` false, unpins) a recorded path, or a root of 64 hexadecimal digits. Pinned content is never
-/// collected.
+/// Pins a recorded path, or a root of 64 hexadecimal digits. Pinned content is never collected.
 ///
 /// # Errors
-/// A path without a record; to unpin what is not pinned.
-pub fn pin(dir: &Path, what: &Path, keep: bool) -> Result<Pinned, UpkeepError> {
+/// A path without a record.
+pub fn pin(dir: &Path, what: &Path) -> Result<Pinned, UpkeepError> {
+    change_pin(dir, what, PinChange::Pin)
+}
+
+/// Unpins what [`pin`] has pinned.
+///
+/// # Errors
+/// A path without a record, or one that is not pinned.
+pub fn unpin(dir: &Path, what: &Path) -> Result<Pinned, UpkeepError> {
+    change_pin(dir, what, PinChange::Unpin)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PinChange {
+    Pin,
+    Unpin,
+}
+
+fn change_pin(dir: &Path, what: &Path, change: PinChange) -> Result<Pinned, UpkeepError> {
+    let keep = change == PinChange::Pin;
     let store = open_writable(dir)?;
     let absolute = what.canonicalize().or_else(|_| std::path::absolute(what));
     let key = os_bytes(absolute.unwrap_or_else(|_| what.to_path_buf()).as_os_str());

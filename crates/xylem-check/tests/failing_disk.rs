@@ -331,7 +331,9 @@ impl Remote for Healthy<'_> {
         Ok(None)
     }
 
-    fn leave(&mut self, _next: bool) {}
+    fn leave(&mut self) {}
+
+    fn give_up_source(&mut self) {}
 
     fn misbehaved(&self) -> bool {
         false

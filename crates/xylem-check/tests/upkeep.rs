@@ -7,7 +7,7 @@ use std::time::Duration;
 use xylem_base::{Blame, Failure, Stop, UnixTime, disk, os_bytes};
 use xylem_check::upkeep::{
     CheckFinding, CheckOptions, CheckSummary, FindingKind, PathState, Pinned, check_store,
-    collect_store, list_store, pin,
+    collect_store, list_store, pin, unpin,
 };
 use xylem_files::walk::Selection;
 use xylem_packet::Name;
@@ -92,7 +92,7 @@ fn records_are_listed_with_their_present_state() {
     assert_eq!(place.list(), [as_it_was("film"), as_it_was("photos")]);
     fs::write(place.path("film"), b"other").unwrap();
     fs::remove_dir_all(place.path("photos")).unwrap();
-    pin(&place.store, &place.path("photos"), true).unwrap();
+    pin(&place.store, &place.path("photos")).unwrap();
     assert_eq!(
         place.list(),
         [
@@ -196,13 +196,13 @@ fn collection_spares_recorded_and_pinned_content() {
     fs::remove_file(place.path("film")).unwrap();
     let root = xylem_hash::hash(&vec![7; 100_001]).to_string();
     assert_eq!(
-        pin(&place.store, Path::new(&root), true).unwrap(),
+        pin(&place.store, Path::new(&root)).unwrap(),
         Pinned::Root(xylem_hash::Hash::from_hex(&root).unwrap(), true)
     );
     assert_eq!(collect().unwrap().parts, 0);
-    pin(&place.store, Path::new(&root), false).unwrap();
-    assert_eq!(pin(&place.store, Path::new(&root), false).unwrap_err().blame(), Blame::Usage);
-    assert_eq!(pin(&place.store, Path::new("/nowhere"), true).unwrap_err().blame(), Blame::Usage);
+    unpin(&place.store, Path::new(&root)).unwrap();
+    assert_eq!(unpin(&place.store, Path::new(&root)).unwrap_err().blame(), Blame::Usage);
+    assert_eq!(pin(&place.store, Path::new("/nowhere")).unwrap_err().blame(), Blame::Usage);
     let would =
         collect_store(&place.store, Some(Duration::ZERO), true, NOW, &mut |_, _| {}).unwrap();
     let done = collect().unwrap();

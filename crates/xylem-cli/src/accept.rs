@@ -6,7 +6,7 @@ use crate::finding::LanArgs;
 use crate::flags::{FromArgs, TimeoutArgs};
 use crate::get::fetch;
 use crate::meter::SeedMeter;
-use crate::output::{Out, not_with_json};
+use crate::output::{FetchedPart, Out, not_with_json};
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::values::output;
@@ -68,5 +68,5 @@ pub(crate) fn accept(
     if matches!(options.save.output, Output::Stdout) {
         not_with_json(out, "-o -")?;
     }
-    fetch(&options, true, &SeedMeter::default(), stop, out)
+    fetch(&options, FetchedPart::Whole, &SeedMeter::default(), stop, out)
 }

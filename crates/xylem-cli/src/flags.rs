@@ -2,7 +2,7 @@
 //! (`ndn node --listen`, `scrub --from`), or none from a variable (`net reach --listen`), defines it itself.
 
 use crate::exit::CommandFailure;
-use crate::values::{LinkAt, listen_at, parse_rate, parse_seconds, peers};
+use crate::values::{LinkAt, parse_rate, parse_seconds, peers, stored_links};
 use clap::Args;
 use std::time::Duration;
 use xylem_node::{PeerAddress, PeerUri};
@@ -90,7 +90,7 @@ pub(crate) struct ListenArgs {
 impl ListenArgs {
     /// The addresses to bind.
     pub(crate) fn places(&self) -> Result<Vec<PeerAddress>, CommandFailure> {
-        listen_at(&self.listen)
+        stored_links(&self.listen)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::meant;
 use crate::meter::SeedMeter;
 use crate::metrics::MetricsArgs;
 use crate::output::text::bytes;
-use crate::output::{Out, not_with_json, report, report_object};
+use crate::output::{FetchedPart, Out, not_with_json, report, report_object};
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::resolve;
@@ -28,7 +28,7 @@ use xylem_app::object::{FetchedObject, ObjectOptions, get_object};
 use xylem_base::{Blame, Error, Stop};
 use xylem_files::{Existing, FetchMode, Output, SaveOptions, SpaceCheck, read_rule};
 use xylem_node::{Event, GetOptions, LinkOptions, ServeOptions, VersionDialer};
-use xylem_witness::{DialVersions, VersionSource, witnessed};
+use xylem_witness::{DialVersions, VersionSource, WitnessedError, witnessed};
 
 /// Fetches what a ticket or a name stands for, verified on arrival
 ///
@@ -280,7 +280,10 @@ fn by_ticket(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
-    let whole = args.range.is_none() && args.exclude.is_empty();
+    let part = match args.range.is_none() && args.exclude.is_empty() {
+        true => FetchedPart::Whole,
+        false => FetchedPart::Part,
+    };
     if let Some(output) = args.output.as_ref().filter(|output| is_in_bucket(output)) {
         return by_ticket_into(found, args, output, stop, common, out);
     }
@@ -329,8 +332,9 @@ fn by_ticket(
             stop,
             on_event: &mut |event| out.event(event),
         };
-        let heard = dialling.dial(&options.ticket, args.give_up()).and_then(|mut peers| {
-            let newest = peers.of_ticket()?;
+        let dialled = dialling.dial(&options.ticket, args.give_up());
+        let heard = dialled.map_err(WitnessedError::Peers).and_then(|mut peers| {
+            let newest = peers.of_ticket().map_err(WitnessedError::Peers)?;
             witnessed(&mut peers, &newest, demand, &options.store, args.give_up())
         });
         out.take_broken()?;
@@ -341,7 +345,7 @@ fn by_ticket(
         let followed = xylem_node::follow(&options, args.since, demand.as_ref(), stop, &mut tell);
         drop(tell);
         out.take_broken()?;
-        report(&followed.map_err(|error| ended(error, stop))?, true, out)?;
+        report(&followed.map_err(|error| ended(error, stop))?, FetchedPart::Whole, out)?;
         return Ok(Exit::Done);
     }
     if args.dry_run && matches!(options.save.output, Output::Stdout) {
@@ -353,7 +357,7 @@ fn by_ticket(
     }
     let shown = meter.clone();
     args.metrics.show(move || shown.page(), out)?;
-    fetch(&options, whole, &meter, stop, out)?;
+    fetch(&options, part, &meter, stop, out)?;
     Ok(Exit::Done)
 }
 
@@ -401,13 +405,13 @@ fn by_ticket_into(
     let (output, existing) = (output.to_path_buf(), existing(args));
     let what = IntoBucketOptions { options, output, existing };
     let summary = into_bucket(what, stop, out)?;
-    report(&summary, true, out)?;
+    report(&summary, FetchedPart::Whole, out)?;
     Ok(Exit::Done)
 }
 
 pub(crate) fn fetch(
     options: &GetOptions,
-    whole: bool,
+    part: FetchedPart,
     meter: &SeedMeter,
     stop: &Stop,
     out: &mut Out,
@@ -419,7 +423,7 @@ pub(crate) fn fetch(
             let seeding = Event::Seeding(summary.clone());
             meter.see(&seeding);
             out.seen(&seeding);
-            reported = Some(report(&summary, whole, out));
+            reported = Some(report(&summary, part, out));
             if reported.as_ref().is_some_and(Result::is_err) {
                 stop.raise();
             }
@@ -442,7 +446,7 @@ pub(crate) fn fetch(
         return Ok(());
     }
     match reported {
-        None => report(&summary, whole, out),
+        None => report(&summary, part, out),
         Some(told) => {
             out.note(&format!("Sent {} to others", bytes(summary.served)));
             told
@@ -477,7 +481,10 @@ fn by_name(
     common: &Common,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
-    let believe = args.trust.believe_or_trusted(common, args.insecure)?;
+    let believe = match args.insecure {
+        true => args.trust.believe(common)?,
+        false => args.trust.believe_or_trusted(common)?,
+    };
     if believe == VerifyWith::Nobody && !args.insecure {
         let what = "no key is trusted for this name: give --publisher, --key or --trust, trust a certificate with \
                     `xylem key trust`, or take unverified data with --insecure";

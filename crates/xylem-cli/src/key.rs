@@ -279,7 +279,7 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
             out.bytes(text.as_bytes())?;
         }
         KeyCommand::Check { file, signature, trust } => {
-            let believe = trust.believe_or_trusted(common, false)?;
+            let believe = trust.believe_or_trusted(common)?;
             let by = check_signature(&hash(&file)?, &signature, &believe, wall_clock())?;
             if out.is_json() {
                 out.json(&by)?;

@@ -6,7 +6,7 @@ use crate::code::{CodeSource, FoundTicket};
 use crate::exit::{CommandFailure, Exit, exit_help};
 use crate::finding::{FindArgs, FindTerms};
 use crate::flags::{FromArgs, PaceArgs, TimeoutArgs};
-use crate::output::{Out, report};
+use crate::output::{FetchedPart, Out, report};
 use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::showing::AskArgs;
@@ -124,7 +124,7 @@ pub(crate) fn run(
             repair: args.repair,
         };
         let summary = buckets::mirror(what, &stop, out)?;
-        report(&summary, true, out)?;
+        report(&summary, FetchedPart::Whole, out)?;
         Ok(Exit::Done)
     };
     args.find.each_found(&args.ticket, whom, &terms, common, out, mirror)

@@ -93,8 +93,8 @@ pub(crate) fn run(args: StoreArgs, common: &Common, out: &mut Out) -> Result<Exi
         StoreCommand::List => list(&dir, out),
         StoreCommand::Check { repair_tree } => check(CheckOptions { store: dir, repair_tree }, out),
         StoreCommand::Gc { dry_run, older_than } => gc(&dir, dry_run, older_than, out),
-        StoreCommand::Pin { what } => pin(&dir, &what, true, out),
-        StoreCommand::Unpin { what } => pin(&dir, &what, false, out),
+        StoreCommand::Pin { what } => pin(&dir, &what, out),
+        StoreCommand::Unpin { what } => unpin(&dir, &what, out),
     }
 }
 
@@ -291,21 +291,30 @@ fn fetches(number: u64) -> String {
     format!("{number} unfinished fetch{many}")
 }
 
-fn pin(dir: &Path, what: &Path, keep: bool, out: &mut Out) -> Result<Exit, CommandFailure> {
-    let pinned = xylem_check::upkeep::pin(dir, what, keep)?;
-    let (path, root) = match &pinned {
-        Pinned::Path(path) => (Some(path.to_string_lossy().into_owned()), None),
-        Pinned::Root(root, _) => (None, Some(root.to_string())),
-    };
-    let root = root.as_deref();
-    out.json(&PinnedRow { path: path.clone(), root, pinned: keep })?;
-    let name = path.as_deref().or(root).unwrap_or_default();
-    let word = if keep { "Pinned" } else { "No longer pinned:" };
-    out.note(&clean(&format!("{word} {name}")));
-    if keep && matches!(pinned, Pinned::Root(_, false)) {
+fn pin(dir: &Path, what: &Path, out: &mut Out) -> Result<Exit, CommandFailure> {
+    let pinned = xylem_check::upkeep::pin(dir, what)?;
+    let name = pin_row(&pinned, true, out)?;
+    out.note(&clean(&format!("Pinned {name}")));
+    if matches!(pinned, Pinned::Root(_, false)) {
         out.note("Nothing of it is in the store yet");
     }
     Ok(Exit::Done)
+}
+
+fn unpin(dir: &Path, what: &Path, out: &mut Out) -> Result<Exit, CommandFailure> {
+    let name = pin_row(&xylem_check::upkeep::unpin(dir, what)?, false, out)?;
+    out.note(&clean(&format!("No longer pinned: {name}")));
+    Ok(Exit::Done)
+}
+
+/// Prints the event, and returns the name of what it is about. `pinned` is the event's field.
+fn pin_row(what: &Pinned, pinned: bool, out: &mut Out) -> Result<String, CommandFailure> {
+    let (path, root) = match what {
+        Pinned::Path(path) => (Some(path.to_string_lossy().into_owned()), None),
+        Pinned::Root(root, _) => (None, Some(root.to_string())),
+    };
+    out.json(&PinnedRow { path: path.clone(), root: root.as_deref(), pinned })?;
+    Ok(path.or(root).unwrap_or_default())
 }
 
 /// Event: one name that `store gc` removed.

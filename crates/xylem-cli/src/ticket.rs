@@ -10,7 +10,7 @@ use crate::values::{joined, parse_ticket};
 use clap::Args;
 use serde::Serialize;
 use std::cell::RefCell;
-use xylem_base::{Blame, Stop, hex};
+use xylem_base::{Blame, Failure, Stop, hex};
 use xylem_node::RepairOptions;
 use xylem_object::listing::{Entry, EntryKind};
 use xylem_object::ticket::RelayContact;
@@ -74,13 +74,12 @@ pub(crate) fn run(
     out.take_broken()?;
     match looked {
         Ok((told, manifest)) => tell(&told, &manifest, out)?,
-        Err(error) if args.files => return Err(xylem_base::Error::from(error).into()),
+        Err(error) if args.files => return Err(error.into()),
         Err(error) => {
-            let error = xylem_base::Error::from(error);
-            if ![Blame::Network, Blame::Usage].contains(&error.blame) {
+            if ![Blame::Network, Blame::Usage].contains(&error.blame()) {
                 return Err(error.into());
             }
-            unknown(&ticket, &error.message, out)?;
+            unknown(&ticket, &error.to_string(), out)?;
         }
     }
     if args.files && ticket.kind != Some(PublicationKind::File) {
@@ -206,7 +205,7 @@ fn list(
     let (out, mut written) = (RefCell::new(out), Ok(()));
     let mut each = |entry: &Entry| {
         if written.is_ok() {
-            written = print(&row(entry), &mut out.borrow_mut());
+            written = print(entry, &mut out.borrow_mut());
         }
     };
     let mut event = |event| out.borrow_mut().event(event);
@@ -216,12 +215,16 @@ fn list(
     Ok(listed?)
 }
 
-fn print(entry: &EntryRow, out: &mut Out) -> Result<(), CommandFailure> {
+fn print(entry: &Entry, out: &mut Out) -> Result<(), CommandFailure> {
+    let row = row(entry);
     if out.is_json() {
-        return out.json(entry);
+        return out.json(&row);
     }
-    let size = if entry.kind == "file" { bytes(entry.size) } else { entry.kind.to_owned() };
-    out.line(&clean(&format!("{size:>12}  {}", entry.path)))
+    let size = match entry.kind {
+        EntryKind::File { .. } => bytes(row.size),
+        _ => row.kind.to_owned(),
+    };
+    out.line(&clean(&format!("{size:>12}  {}", row.path)))
 }
 
 fn row(entry: &Entry) -> EntryRow {

@@ -55,14 +55,10 @@ impl TrustArgs {
         })
     }
 
-    /// The keys that the flags name, else those of `xylem key trust`. With `anybody`, the latter are not used.
-    pub(crate) fn believe_or_trusted(
-        &self,
-        common: &Common,
-        anybody: bool,
-    ) -> Result<VerifyWith, CommandFailure> {
+    /// The keys that the flags name, else those of `xylem key trust`.
+    pub(crate) fn believe_or_trusted(&self, common: &Common) -> Result<VerifyWith, CommandFailure> {
         let believe = self.believe(common)?;
-        if believe != VerifyWith::Nobody || anybody {
+        if believe != VerifyWith::Nobody {
             return Ok(believe);
         }
         let store = common.store()?;

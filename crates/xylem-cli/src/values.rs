@@ -79,7 +79,7 @@ pub(crate) fn links(places: &[LinkAt]) -> Result<Vec<PeerAddress>, CommandFailur
 }
 
 /// Like [`links`], for stored texts of `--listen` of a long-lived command.
-pub(crate) fn listen_at(texts: &[String]) -> Result<Vec<PeerAddress>, CommandFailure> {
+pub(crate) fn stored_links(texts: &[String]) -> Result<Vec<PeerAddress>, CommandFailure> {
     let parse = |text: &String| {
         let wrong = |why| CommandFailure::new(Exit::Usage, format!("--listen {text}: {why}"));
         text.parse::<LinkAt>().map_err(wrong)

@@ -199,13 +199,13 @@ fn extends(
     let shown = xylem_witness::extends(&options, demand.as_ref(), &mut dialling);
     out.take_broken()?;
     let summary = shown?;
-    let why = summary.why_not.as_deref();
+    let why = summary.why_not.map(|why| why.to_string());
     out.json(&ExtendsRow {
         old_bytes: summary.old_bytes,
         new_bytes: summary.new_bytes,
         proof_bytes: summary.proof_bytes,
         extends: why.is_none(),
-        why,
+        why: why.as_deref(),
         two_histories: summary.split.as_ref().map(|(split, _)| split.to_string()),
         evidence: summary.split.as_ref().map(|(_, path)| path.to_string_lossy().into_owned()),
     })?;

@@ -14,7 +14,7 @@ use crate::values::parse_ticket;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
-use xylem_base::Blame;
+use xylem_base::{Blame, Failure};
 use xylem_keys::Keyring;
 use xylem_node::VersionDialer;
 use xylem_witness::{WatchOptions, watch};
@@ -110,12 +110,12 @@ pub(crate) fn run(
         let outcome = watch(&options, &signer, &mut record, &mut dialling);
         out.take_broken()?;
         match outcome {
-            Err(e) if e.blame == Blame::Network && !once => {
+            Err(e) if e.blame() == Blame::Network && !once => {
                 out.warn(&format!("{e}; trying again"));
                 let rests = (0..REST.as_millis() / TICK.as_millis()).take_while(|_| !stop.raised());
                 rests.for_each(|_| std::thread::sleep(TICK));
             }
-            Err(e) if e.blame == Blame::Interrupted && !once => return Ok(Exit::Done),
+            Err(e) if e.blame() == Blame::Interrupted && !once => return Ok(Exit::Done),
             outcome => {
                 outcome.map_err(|error| ended(error, &stop))?;
                 return Ok(Exit::Done);

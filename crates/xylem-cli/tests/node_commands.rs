@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use crate::common::Node;
-use xylem_mgmt::{ControlParameters, client};
+use xylem_mgmt::{CommandScope, ControlParameters, client};
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{CommandStamp, Signer};
 
@@ -23,7 +23,16 @@ fn register(prefix: &str, stamp: u8, time_ms: u64, nonce: u8) -> Vec<u8> {
     // A key for each clock: a node keeps the newest time of each key.
     let signer = Signer::ed25519(&[1; 32], name);
     let stamp = CommandStamp::new([stamp; 8], time_ms);
-    client::command(true, "rib", "register", &parameters, &signer, stamp, [nonce; 4]).unwrap()
+    client::command(
+        CommandScope::Localhost,
+        "rib",
+        "register",
+        &parameters,
+        &signer,
+        stamp,
+        [nonce; 4],
+    )
+    .unwrap()
 }
 
 /// The node's answer to a command.

@@ -10,7 +10,9 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::common::{Node, PATIENCE, assert_exit, file, finish, listen_in, stderr, until, xylem};
-use xylem_mgmt::{ControlParameters, ProcessId, RepoNotice, RepoParameters, RepoResponse, client};
+use xylem_mgmt::{
+    CommandScope, ControlParameters, ProcessId, RepoNotice, RepoParameters, RepoResponse, client,
+};
 use xylem_packet::{Component, DataBuilder, Interest, InterestBuilder, Name, Packet};
 use xylem_trust::{Certificate, CommandStamp, Signer, ValidityPeriod, self_signed};
 
@@ -58,8 +60,15 @@ impl RepoUser {
             user.counter += 1;
             let stamp = CommandStamp::new([user.counter; 8], now.as_millis() as u64);
             let signer = Signer::digest_sha256();
-            let command =
-                client::command(true, "rib", "register", &parameters, &signer, stamp, [1; 4]);
+            let command = client::command(
+                CommandScope::Localhost,
+                "rib",
+                "register",
+                &parameters,
+                &signer,
+                stamp,
+                [1; 4],
+            );
             user.ask(&command.unwrap()).expect("it registers");
         }
         user

@@ -10,6 +10,7 @@ use std::time::Duration;
 use xylem_object::{PublisherId, Ticket, naming, verify_manifest};
 use xylem_packet::{Component, Data, NackReason, Name, NameRef, SignatureType};
 
+use crate::error::OtherObject;
 use crate::exact::{self, ObjectAnswer};
 use crate::rdr::{self, METADATA, Metadata};
 use crate::{
@@ -163,8 +164,7 @@ fn newest(object: NameRef<'_>, content: &[u8]) -> Result<Discovered, ClientError
     let what = "the metadata packet";
     let found = Metadata::decode(content).map_err(|e| ClientError::not_believed(what, e))?;
     if found.name.parent() != object || rdr::version_of(found.name).is_none() {
-        let why = format!("it names {}, which is another object", found.name);
-        return Err(ClientError::not_believed(what, why));
+        return Err(ClientError::not_believed(what, OtherObject(found.name.to_name())));
     }
     let expected =
         Expected { last: found.last_segment(), size: found.size, segment_size: found.segment_size };

@@ -1,10 +1,11 @@
 //! [`ClientError`]: why an application fails. [`CheckError`]: why one packet is not trusted.
 
+use std::error::Error as StdError;
 use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
-use xylem_packet::{NackReason, Name};
+use xylem_packet::{DecodeError, EncodeError, NackReason, Name, UriError};
 use xylem_trust::{ChainError, PacketRefusal};
 
 /// Why an application fails.
@@ -17,14 +18,11 @@ pub enum ClientError {
         /// The given name.
         uri: String,
         /// Reason.
-        why: String,
+        why: NameFlaw,
     },
     /// Something does not fit into a packet.
-    #[error("{what}")]
-    TooLong {
-        /// A description, and how to mend it.
-        what: String,
-    },
+    #[error(transparent)]
+    TooLong(#[from] PacketOverflow),
     /// The published content can't be read any more.
     #[error("cannot read the published content: {0}")]
     Content(#[source] io::Error),
@@ -82,12 +80,16 @@ pub enum ClientError {
     NotBelieved {
         /// A description of the packet.
         what: String,
-        /// Reason.
-        why: String,
+        /// Reason: a [`CheckError`], or the error of the packet's form or content.
+        #[source]
+        why: Box<dyn StdError + Send + Sync>,
     },
     /// Verified packets contradict each other.
+    #[error(transparent)]
+    Contradiction(#[from] ObjectContradiction),
+    /// The system gives no random numbers.
     #[error("{0}")]
-    Contradiction(String),
+    NoRandomness(#[source] Box<dyn StdError + Send + Sync>),
     /// The forwarder refused a command.
     #[error("the forwarder refused {command}: {code} {text}")]
     Refused {
@@ -121,6 +123,104 @@ pub enum ClientError {
     Interrupted,
 }
 
+/// Why a name cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum NameFlaw {
+    /// The text is not an NDN URI.
+    #[error(transparent)]
+    Uri(#[from] UriError),
+    /// It has no component.
+    #[error("a name needs at least one component")]
+    Empty,
+    /// No packet has room for it.
+    #[error(transparent)]
+    TooLong(#[from] EncodeError),
+    /// The given bytes are no Interest.
+    #[error(transparent)]
+    Interest(#[from] DecodeError),
+    /// The Interest that is to be repeated has no nonce.
+    #[error("it has no nonce")]
+    NoNonce,
+}
+
+/// What does not fit into a packet. `Display` also tells how to mend it.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PacketOverflow {
+    /// An answer that serves measurements.
+    #[error("the answer does not fit into a packet: {0}")]
+    Answer(#[source] EncodeError),
+    /// The same, as other programs would read it.
+    #[error("the answer does not fit into a packet: {0}")]
+    UnreadableAnswer(#[source] DecodeError),
+    /// The request for a dataset.
+    #[error(transparent)]
+    Dataset(EncodeError),
+    /// A packet of a published object.
+    #[error("{0}; {SMALLER}")]
+    Object(#[source] EncodeError),
+    /// An object that is to be one packet.
+    #[error("the content is longer than one packet; {SMALLER}")]
+    WholeObject,
+    /// A segment of a published object.
+    #[error("a segment would take {0} bytes; {SMALLER}")]
+    Segment(usize),
+}
+
+const SMALLER: &str = "give --segments, a smaller --segment-size or a shorter name";
+
+/// How verified packets of one object contradict each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ObjectContradiction {
+    /// The object has another size than its metadata state.
+    #[error("received {received} bytes; the metadata states {stated}")]
+    Size {
+        /// Bytes received.
+        received: u64,
+        /// Bytes stated.
+        stated: u64,
+    },
+    /// FinalBlockId is another kind of component.
+    #[error("FinalBlockId is not a segment number")]
+    FinalBlockId,
+    /// Two packets name different last segments.
+    #[error("the packets name different last segments")]
+    TwoEnds,
+    /// A segment follows the last one, or the last one exceeds the limit.
+    #[error("FinalBlockId is {last}, but segment {highest} was received")]
+    BehindEnd {
+        /// The last segment as stated.
+        last: u64,
+        /// The highest segment received.
+        highest: u64,
+    },
+    /// The metadata name another last segment than the packets.
+    #[error("the packets and the metadata name different last segments")]
+    OtherEnd,
+    /// A segment has another length than the metadata state.
+    #[error("segment {number} has {len} bytes; the metadata states {stated}")]
+    SegmentLength {
+        /// The segment.
+        number: u64,
+        /// Its bytes.
+        len: usize,
+        /// Bytes of a segment as stated.
+        stated: u64,
+    },
+}
+
+/// A dataset of a forwarder has no entry, where there has to be one.
+#[derive(Clone, Copy, Debug, Error)]
+#[error("it is empty")]
+pub(crate) struct EmptyDataset;
+
+/// Metadata name another object than was asked for.
+#[derive(Clone, Debug, Error)]
+#[error("it names {0}, which is another object")]
+pub(crate) struct OtherObject(pub(crate) Name);
+
 /// Why a packet that arrived is not trusted.
 #[derive(Debug, Error)]
 pub enum CheckError {
@@ -153,11 +253,15 @@ fn last_of(last: Option<u64>) -> String {
 }
 
 impl ClientError {
-    pub(crate) fn not_believed(what: impl Into<String>, why: impl ToString) -> Self {
-        Self::NotBelieved { what: what.into(), why: why.to_string() }
+    /// Makes the error that a packet is not trusted.
+    pub fn not_believed(
+        what: impl Into<String>,
+        why: impl Into<Box<dyn StdError + Send + Sync>>,
+    ) -> Self {
+        Self::NotBelieved { what: what.into(), why: why.into() }
     }
 
-    pub(crate) fn bad_name(uri: impl ToString, why: impl ToString) -> Self {
-        Self::BadName { uri: uri.to_string(), why: why.to_string() }
+    pub(crate) fn bad_name(uri: impl ToString, why: impl Into<NameFlaw>) -> Self {
+        Self::BadName { uri: uri.to_string(), why: why.into() }
     }
 }

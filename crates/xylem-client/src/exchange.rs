@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use xylem_packet::{Data, Interest, InterestBuilder, NackReason, Name, NameRef, Packet};
 
-use crate::{Application, ClientError, ForwarderMessage, PacketOutbox};
+use crate::{Application, ClientError, ForwarderMessage, NameFlaw, PacketOutbox};
 
 /// Names in a forwarding hint.
 const MAX_HINTS: usize = 16;
@@ -180,7 +180,7 @@ pub fn satisfies(data: &Data<'_>, asked: &Interest<'_>) -> bool {
 pub fn parse_name(uri: &str) -> Result<Name, ClientError> {
     let name = Name::from_uri(uri).map_err(|e| ClientError::bad_name(uri, e))?;
     match name.is_empty() {
-        true => Err(ClientError::bad_name(uri, "a name needs at least one component")),
+        true => Err(ClientError::bad_name(uri, NameFlaw::Empty)),
         false => Ok(name),
     }
 }

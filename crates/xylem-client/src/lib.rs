@@ -37,7 +37,7 @@ pub use certificates::{Certificates, verify_with_chain};
 pub use connection::{Connection, ForwarderMessage, FrameQueue, PacketOutbox};
 pub use discover::{Discovered, Discovery, published_manifest, ticket_for};
 pub use driver::{Driver, RunEnd};
-pub use error::{CheckError, ClientError};
+pub use error::{CheckError, ClientError, NameFlaw, ObjectContradiction, PacketOverflow};
 pub use exchange::{Exchange, ExchangeReply, InterestRequest, parse_name, satisfies};
 pub use histogram::Histogram;
 pub use manage::{ANNOUNCED_FOR, CommandAnswer, Manager, announce, register};

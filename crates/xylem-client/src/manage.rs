@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use xylem_mgmt::client::{self as protocol, Dataset};
 use xylem_mgmt::{
-    ChannelStatus, ControlParameters, CsStatus, Entry, FaceQueryFilter, FaceStatus, FaceUri,
-    FibEntry, GeneralStatus, PrefixAnnouncement, RibEntry, StrategyChoice, read_entries,
+    ChannelStatus, CommandScope, ControlParameters, CsStatus, Entry, FaceQueryFilter, FaceStatus,
+    FaceUri, FibEntry, GeneralStatus, PrefixAnnouncement, RibEntry, StrategyChoice, read_entries,
 };
 use xylem_packet::{Data, Interest, NameRef};
 use xylem_trust::{CommandStamp, Signer, TrustPolicy, ValidityPeriod};
 
-use crate::{ClientError, Driver, ExchangeReply};
+use crate::error::EmptyDataset;
+use crate::{ClientError, Driver, ExchangeReply, PacketOverflow};
 
 /// Time limit for a forwarder's answer.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -26,7 +27,7 @@ const SUCCESS: u64 = 200;
 pub struct Manager<'a, D> {
     driver: &'a mut D,
     signer: &'a Signer,
-    local: bool,
+    scope: CommandScope,
 }
 
 /// A forwarder's answer to a command.
@@ -43,8 +44,9 @@ pub struct CommandAnswer {
 impl<'a, D: Driver> Manager<'a, D> {
     /// Manages the forwarder that `driver` is connected to. `signer` signs the commands.
     pub fn new(driver: &'a mut D, signer: &'a Signer) -> Self {
-        let local = driver.at().parse::<FaceUri>().is_ok_and(|uri| protocol::is_local(&uri));
-        Self { driver, signer, local }
+        let at = driver.at().parse::<FaceUri>();
+        let scope = at.map_or(CommandScope::Localhop, |uri| CommandScope::of(&uri));
+        Self { driver, signer, scope }
     }
 
     /// Sends a command. Returns the forwarder's answer, whether success or refusal.
@@ -60,7 +62,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         let stamp = CommandStamp::new(self.driver.seed()?.to_be_bytes(), self.driver.now_ms());
         let nonce = self.driver.nonce()?;
         let command =
-            protocol::command(self.local, module, verb, parameters, self.signer, stamp, nonce)
+            protocol::command(self.scope, module, verb, parameters, self.signer, stamp, nonce)
                 .map_err(|e| ClientError::bad_name(format!("{module}/{verb}"), e))?;
         self.answer(module, verb, &command)
     }
@@ -73,7 +75,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     pub fn announce(&mut self, announcement: &[u8]) -> Result<CommandAnswer, D::Error> {
         let stamp = CommandStamp::new(self.driver.seed()?.to_be_bytes(), self.driver.now_ms());
         let nonce = self.driver.nonce()?;
-        let command = protocol::announce(self.local, announcement, self.signer, stamp, nonce)
+        let command = protocol::announce(self.scope, announcement, self.signer, stamp, nonce)
             .map_err(|e| ClientError::bad_name("rib/announce", e))?;
         self.answer("rib", "announce", &command)
     }
@@ -149,7 +151,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// # Errors
     /// As for [`Self::send_command`].
     pub fn status(&mut self) -> Result<GeneralStatus, D::Error> {
-        let content = self.dataset(Dataset::new(self.local, "status", "general"))?;
+        let content = self.dataset(Dataset::new(self.scope, "status", "general"))?;
         let status = GeneralStatus::from_value(&content);
         Ok(status.map_err(|e| ClientError::not_believed("status/general", e))?)
     }
@@ -160,8 +162,8 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// As for [`Self::send_command`].
     pub fn faces(&mut self, filter: Option<&FaceQueryFilter>) -> Result<Vec<FaceStatus>, D::Error> {
         let dataset = match filter {
-            None => Dataset::new(self.local, "faces", "list"),
-            Some(filter) => Dataset::faces(self.local, filter),
+            None => Dataset::new(self.scope, "faces", "list"),
+            Some(filter) => Dataset::faces(self.scope, filter),
         };
         self.entries(dataset, "faces")
     }
@@ -171,7 +173,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// # Errors
     /// As for [`Self::send_command`].
     pub fn channels(&mut self) -> Result<Vec<ChannelStatus>, D::Error> {
-        self.entries(Dataset::new(self.local, "faces", "channels"), "faces/channels")
+        self.entries(Dataset::new(self.scope, "faces", "channels"), "faces/channels")
     }
 
     /// Dataset `fib/list`.
@@ -179,7 +181,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// # Errors
     /// As for [`Self::send_command`].
     pub fn fib(&mut self) -> Result<Vec<FibEntry>, D::Error> {
-        self.entries(Dataset::new(self.local, "fib", "list"), "fib/list")
+        self.entries(Dataset::new(self.scope, "fib", "list"), "fib/list")
     }
 
     /// Dataset `rib/list`.
@@ -187,7 +189,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// # Errors
     /// As for [`Self::send_command`].
     pub fn rib(&mut self) -> Result<Vec<RibEntry>, D::Error> {
-        self.entries(Dataset::new(self.local, "rib", "list"), "rib/list")
+        self.entries(Dataset::new(self.scope, "rib", "list"), "rib/list")
     }
 
     /// Dataset `strategy-choice/list`.
@@ -195,7 +197,7 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// # Errors
     /// As for [`Self::send_command`].
     pub fn strategies(&mut self) -> Result<Vec<StrategyChoice>, D::Error> {
-        self.entries(Dataset::new(self.local, "strategy-choice", "list"), "strategy-choice/list")
+        self.entries(Dataset::new(self.scope, "strategy-choice", "list"), "strategy-choice/list")
     }
 
     /// Dataset `cs/info`.
@@ -203,9 +205,9 @@ impl<'a, D: Driver> Manager<'a, D> {
     /// # Errors
     /// As for [`Self::send_command`].
     pub fn cs(&mut self) -> Result<CsStatus, D::Error> {
-        let found = self.entries(Dataset::new(self.local, "cs", "info"), "cs/info")?;
+        let found = self.entries(Dataset::new(self.scope, "cs", "info"), "cs/info")?;
         let first = found.into_iter().next();
-        Ok(first.ok_or_else(|| ClientError::not_believed("cs/info", "it is empty"))?)
+        Ok(first.ok_or_else(|| ClientError::not_believed("cs/info", EmptyDataset))?)
     }
 
     fn entries<E: Entry>(&mut self, dataset: Dataset, what: &str) -> Result<Vec<E>, D::Error> {
@@ -218,7 +220,7 @@ impl<'a, D: Driver> Manager<'a, D> {
         let mut tries = 0;
         loop {
             let interest = dataset.interest(self.driver.nonce()?);
-            let interest = interest.map_err(|e| ClientError::TooLong { what: e.to_string() })?;
+            let interest = interest.map_err(|e| ClientError::from(PacketOverflow::Dataset(e)))?;
             let packet = self.send(&interest, what)?;
             let data = Data::decode(&packet).map_err(|e| ClientError::not_believed(what, e))?;
             match dataset.data(&data) {

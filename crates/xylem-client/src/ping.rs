@@ -7,7 +7,8 @@ use xylem_packet::{Component, Data, DataBuilder, Interest, Name, NameRef, Packet
 use xylem_trust::Signer;
 
 use crate::{
-    Application, ClientError, ForwarderMessage, Histogram, InterestRequest, PacketOutbox, satisfies,
+    Application, ClientError, ForwarderMessage, Histogram, InterestRequest, PacketOutbox,
+    PacketOverflow, satisfies,
 };
 
 const PING: &[u8] = b"ping";
@@ -227,10 +228,7 @@ impl<'a> PingServer<'a> {
         let mut packet = Vec::new();
         let builder = DataBuilder::new(name).freshness_ms(self.freshness_ms);
         let signed = Signer::digest_sha256().data(builder, &self.content, &mut packet);
-        let too_long = |e| ClientError::TooLong {
-            what: format!("the answer does not fit into a packet: {e}"),
-        };
-        signed.map(|()| packet).map_err(too_long)
+        signed.map(|()| packet).map_err(|e| PacketOverflow::Answer(e).into())
     }
 }
 

@@ -18,7 +18,7 @@ use xylem_packet::{
 use xylem_trust::Signer;
 
 use crate::rdr::{self, Metadata};
-use crate::{Application, ClientError, ForwarderMessage, PacketOutbox, satisfies};
+use crate::{Application, ClientError, ForwarderMessage, PacketOutbox, PacketOverflow, satisfies};
 use ahead::SignedAhead;
 use stretch::BufferedFile;
 
@@ -102,7 +102,7 @@ impl Producer {
                 Err(_) => {}
             }
         } else if options.segments == Some(false) {
-            return Err(too_long(&"the content is longer than one packet"));
+            return Err(PacketOverflow::WholeObject.into());
         }
         object.prepare_segments(version)?;
         Ok(object)
@@ -134,14 +134,14 @@ impl Producer {
         let builder = DataBuilder::new(name.as_ref())
             .freshness_ms(METADATA_FRESHNESS_MS)
             .final_block_id(Component::segment(0));
-        self.signer.data(builder, &content, &mut self.metadata).map_err(|e| too_long(&e))?;
+        self.signer.data(builder, &content, &mut self.metadata).map_err(PacketOverflow::Object)?;
         // The last segment has the longest number, the first the most content.
         self.segment(last)?;
         let longest = self.packet.len();
         self.segment(0)?;
         let number = Component::segment(last).encoded_len() - Component::segment(0).encoded_len();
         match self.packet.len().max(longest) + number {
-            len if len > MAX_PACKET => Err(too_long(&format!("a segment would take {len} bytes"))),
+            len if len > MAX_PACKET => Err(PacketOverflow::Segment(len).into()),
             _ => Ok(()),
         }
     }
@@ -181,7 +181,7 @@ impl Producer {
         let content = self.content.read(0, MAX_PACKET).map_err(ClientError::Content)?;
         self.packet.clear();
         let builder = DataBuilder::new(name.as_ref()).freshness_ms(self.freshness_ms);
-        self.signer.data(builder, content, &mut self.packet).map_err(|e| too_long(&e))
+        Ok(self.signer.data(builder, content, &mut self.packet).map_err(PacketOverflow::Object)?)
     }
 
     /// Puts segment `number` into `packet`. When segments are requested in order, signs several together ahead of time,
@@ -207,7 +207,7 @@ impl Producer {
         let builder = DataBuilder::new(name.as_ref())
             .freshness_ms(self.freshness_ms)
             .final_block_id(Component::segment(self.last));
-        self.signer.data(builder, content, &mut self.packet).map_err(|e| too_long(&e))
+        Ok(self.signer.data(builder, content, &mut self.packet).map_err(PacketOverflow::Object)?)
     }
 
     /// Makes `count` segments from `first` on.
@@ -230,7 +230,7 @@ impl Producer {
             .map(|(name, content)| (builder(name.as_ref()), content))
             .collect();
         let room = self.ahead.buffers(first, packets.len());
-        self.signer.data_many(&packets, room).map_err(|e| too_long(&e))
+        Ok(self.signer.data_many(&packets, room).map_err(PacketOverflow::Object)?)
     }
 
     /// Answers one Interest if it can. Returns what the answer held.
@@ -345,11 +345,6 @@ impl Application for Producer {
 enum AnswerKind {
     Content,
     Metadata,
-}
-
-fn too_long(why: &dyn std::fmt::Display) -> ClientError {
-    let what = format!("{why}; give --segments, a smaller --segment-size or a shorter name");
-    ClientError::TooLong { what }
 }
 
 #[cfg(test)]

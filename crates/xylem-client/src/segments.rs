@@ -14,7 +14,10 @@ use xylem_packet::{
 };
 use xylem_transfer::{Pipeline, TransferConfig};
 
-use crate::{Application, CheckError, ClientError, ForwarderMessage, PacketOutbox, exact};
+use crate::{
+    Application, CheckError, ClientError, ForwarderMessage, ObjectContradiction, PacketOutbox,
+    exact,
+};
 
 /// InterestLifetime of a segment. A lost one is requested again long before.
 const LIFETIME_MS: u64 = 4000;
@@ -161,10 +164,9 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
     /// If the metadata stated another size.
     pub fn finish(self) -> Result<(u64, u64), ClientError> {
         match self.expected.size {
-            Some(size) if size != self.bytes => Err(contradiction(format!(
-                "received {} bytes; the metadata states {size}",
-                self.bytes
-            ))),
+            Some(stated) if stated != self.bytes => {
+                Err(ObjectContradiction::Size { received: self.bytes, stated }.into())
+            }
             _ => Ok((self.bytes, self.next_out)),
         }
     }
@@ -203,7 +205,7 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
         &mut self,
         now: Duration,
         number: u64,
-        why: impl ToString,
+        why: CheckError,
     ) -> Result<(), ClientError> {
         let error = ClientError::not_believed(format!("segment {number}"), why);
         self.to.bad(&error.to_string());
@@ -268,9 +270,9 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
         }
         if let Some(last) = meta.final_block_id {
             let last = last.as_number_of(types::SEGMENT_COMPONENT);
-            let last = last.ok_or_else(|| contradiction("FinalBlockId is not a segment number"))?;
+            let last = last.ok_or(ObjectContradiction::FinalBlockId)?;
             if self.last.replace(last).is_some_and(|before| before != last) {
-                return Err(contradiction("the packets name different last segments"));
+                return Err(ObjectContradiction::TwoEnds.into());
             }
         }
         self.answered = true;
@@ -302,12 +304,10 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
         let Some(last) = self.last else { return Ok(()) };
         let highest = self.early.keys().next_back().map_or(number, |early| number.max(*early));
         if last < highest || last >= MAX_SEGMENTS {
-            return Err(contradiction(format!(
-                "FinalBlockId is {last}, but segment {highest} was received"
-            )));
+            return Err(ObjectContradiction::BehindEnd { last, highest }.into());
         }
         if self.expected.last.is_some_and(|expected| expected != last) {
-            return Err(contradiction("the packets and the metadata name different last segments"));
+            return Err(ObjectContradiction::OtherEnd.into());
         }
         Ok(())
     }
@@ -320,7 +320,7 @@ impl<'a, R: SegmentReceiver> SegmentFetch<'a, R> {
         if right {
             return Ok(());
         }
-        Err(contradiction(format!("segment {number} has {len} bytes; the metadata states {size}")))
+        Err(ObjectContradiction::SegmentLength { number, len, stated: size }.into())
     }
 
     fn gave_up(&mut self) -> ClientError {
@@ -410,10 +410,6 @@ impl<R: SegmentReceiver> Application for SegmentFetch<'_, R> {
     fn is_done(&self) -> bool {
         self.last.is_some_and(|last| self.next_out > last)
     }
-}
-
-fn contradiction(message: impl Into<String>) -> ClientError {
-    ClientError::Contradiction(message.into())
 }
 
 #[cfg(test)]

@@ -237,7 +237,7 @@ impl DhtClient {
         let scope = self.scope;
         if let Some(lookup) = self.lookups.iter_mut().find(|lookup| lookup.id == id) {
             for v6 in families {
-                let mut search = Search::new(v6, target, scope, false);
+                let mut search = Search::poll(v6, target, scope);
                 search.start(nodes.iter().copied());
                 lookup.searches.push(search);
             }
@@ -309,7 +309,7 @@ impl DhtClient {
         }
         if is_poll {
             let target = lookup.target;
-            self.note_poll(target, from, true);
+            self.poll_answered(target, from);
         }
         true
     }
@@ -368,14 +368,23 @@ impl DhtClient {
             lookup.late(to, stores);
             if matches!(lookup.work, Work::Poll) {
                 let target = lookup.target;
-                self.note_poll(target, to, false);
+                self.poll_missed(target, to);
             }
         }
     }
 
-    /// Addresses of this socket as nodes report them, IPv4 first, the most frequent one of each family first. The
-    /// latest report of each of 64 hosts counts. [`crate::is_symmetric`] judges the NAT from those of one family.
-    pub fn observed(&self, v6: bool) -> Vec<ObservedAddress> {
+    /// IPv4 addresses of this socket as nodes report them, the most frequent one first. The latest report of each of 64
+    /// hosts counts. [`crate::is_symmetric`] judges the NAT from them.
+    pub fn observed_v4(&self) -> Vec<ObservedAddress> {
+        self.observed(false)
+    }
+
+    /// As [`Self::observed_v4`], for IPv6.
+    pub fn observed_v6(&self) -> Vec<ObservedAddress> {
+        self.observed(true)
+    }
+
+    fn observed(&self, v6: bool) -> Vec<ObservedAddress> {
         let family = self.families.iter().find(|family| family.v6 == v6);
         family.map(|family| family.observed.list()).unwrap_or_default()
     }
@@ -416,7 +425,7 @@ impl DhtClient {
         lookup.searches.clear();
         let wants: Vec<bool> = self.families.iter().map(|family| lookup.wants(family.v6)).collect();
         for (family, _) in self.families.iter().zip(wants).filter(|(_, wants)| *wants) {
-            let mut search = Search::new(family.v6, target, self.scope, true);
+            let mut search = Search::new(family.v6, target, self.scope);
             search.start(family.nodes.nearest(&target, STARTS));
             let known = known.iter().flat_map(|known| &known.nodes);
             search.start(known.map(|(id, at, _)| (*id, *at)));
@@ -441,7 +450,7 @@ impl DhtClient {
         }
         let target = DhtId(self.rng.array());
         let id = self.begin(Work::Enter, target);
-        let mut search = Search::new(v6, target, scope, true);
+        let mut search = Search::new(v6, target, scope);
         here.into_iter().for_each(|at| search.enter_at(at));
         if let Some(lookup) = self.lookups.iter_mut().find(|lookup| lookup.id == id) {
             lookup.searches.push(search);
@@ -550,7 +559,7 @@ impl DhtClient {
     /// Remembers the nodes closest to a target for polls, those with an id that is bound to their address first: others
     /// may have invented theirs for this target.
     fn remember(&mut self, target: DhtId, lookup: &Lookup) {
-        let nearest = lookup.searches.iter().flat_map(|search| search.nearest(false));
+        let nearest = lookup.searches.iter().flat_map(|search| search.nearest());
         let mut nodes: Vec<_> =
             nearest.take(TARGET_NODES).map(|node| (node.id, node.at, 0_u8)).collect();
         nodes.sort_by_key(|(id, at, _)| (!id.is_bound_to(at.ip()), id.distance(&target)));
@@ -564,12 +573,22 @@ impl DhtClient {
         self.targets.push_back(KnownTarget { target, nodes });
     }
 
-    fn note_poll(&mut self, target: DhtId, at: SocketAddr, answered: bool) {
+    /// Records that a node of a target answers a poll.
+    fn poll_answered(&mut self, target: DhtId, at: SocketAddr) {
+        self.count_missed_polls(target, at, |_| 0);
+    }
+
+    /// Records that a node of a target does not answer a poll. After a few it is forgotten.
+    fn poll_missed(&mut self, target: DhtId, at: SocketAddr) {
+        self.count_missed_polls(target, at, |missed| missed.saturating_add(1));
+    }
+
+    fn count_missed_polls(&mut self, target: DhtId, at: SocketAddr, count: fn(u8) -> u8) {
         let Some(known) = self.targets.iter_mut().find(|known| known.target == target) else {
             return;
         };
         for node in known.nodes.iter_mut().filter(|node| node.1 == at) {
-            node.2 = if answered { 0 } else { node.2.saturating_add(1) };
+            node.2 = count(node.2);
         }
         known.nodes.retain(|node| node.2 <= MAX_MISSED_POLLS);
     }

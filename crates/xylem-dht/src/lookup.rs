@@ -330,7 +330,7 @@ impl Lookup {
         if !stores || self.stores.is_some() {
             return false;
         }
-        let nodes = self.searches.iter().flat_map(|search| search.nearest(true));
+        let nodes = self.searches.iter().flat_map(|search| search.nearest_with_token());
         let made = |node: crate::search::AnsweredNode| {
             let state = StoreState::New;
             node.token.map(|token| Store { at: node.at, token, state })

@@ -99,12 +99,13 @@ enum Pick {
 }
 
 impl Search {
-    pub(crate) fn new(v6: bool, target: DhtId, scope: AddressScope, follows: bool) -> Self {
+    /// A search that follows the nodes that others name.
+    pub(crate) fn new(v6: bool, target: DhtId, scope: AddressScope) -> Self {
         Self {
             v6,
             target,
             scope,
-            follows,
+            follows: true,
             candidates: Vec::new(),
             entries: Vec::new(),
             asked: HashSet::new(),
@@ -113,6 +114,11 @@ impl Search {
             queries: 0,
             answered: 0,
         }
+    }
+
+    /// A search that asks the given nodes alone.
+    pub(crate) fn poll(v6: bool, target: DhtId, scope: AddressScope) -> Self {
+        Self { follows: false, ..Self::new(v6, target, scope) }
     }
 
     /// Adds an address where the network is entered.
@@ -317,11 +323,18 @@ impl Search {
 
     /// The closest nodes that have answered: [`NEAREST`], and as many more as it takes to have [`NEAREST_BOUND`] with
     /// bound ids among them.
-    pub(crate) fn nearest(&self, with_token: bool) -> Vec<AnsweredNode> {
+    pub(crate) fn nearest(&self) -> Vec<AnsweredNode> {
+        self.nearest_of(|_| true)
+    }
+
+    /// As [`Self::nearest`], of those alone that have sent a token.
+    pub(crate) fn nearest_with_token(&self) -> Vec<AnsweredNode> {
+        self.nearest_of(|candidate| candidate.token.is_some())
+    }
+
+    fn nearest_of(&self, counts: fn(&Candidate) -> bool) -> Vec<AnsweredNode> {
         let (mut nearest, mut bound) = (Vec::new(), 0_usize);
-        let answered = |c: &&Candidate| {
-            c.state == CandidateState::Answered && (!with_token || c.token.is_some())
-        };
+        let answered = |c: &&Candidate| c.state == CandidateState::Answered && counts(c);
         for candidate in self.candidates.iter().filter(answered) {
             if nearest.len() < NEAREST || (candidate.bound && bound < NEAREST_BOUND) {
                 bound = bound.saturating_add(usize::from(candidate.bound));
@@ -348,7 +361,7 @@ mod tests {
     }
 
     fn search() -> Search {
-        Search::new(false, DhtId([0; 20]), AddressScope::Global, true)
+        Search::new(false, DhtId([0; 20]), AddressScope::Global)
     }
 
     /// Nodes asked until nothing is left to ask, all silent but those that `answers` names.
@@ -380,7 +393,7 @@ mod tests {
             let n = (1..=60).find(|n| at(*n) == from).unwrap();
             (n % 3 != 0).then(|| id(n as u8, 0))
         });
-        let near: Vec<_> = search.nearest(true).iter().map(|node| node.id.0[0]).collect();
+        let near: Vec<_> = search.nearest_with_token().iter().map(|node| node.id.0[0]).collect();
         assert_eq!(near[..8], [1, 2, 4, 5, 7, 8, 10, 11]);
         assert!(asked.len() <= 17, "{}", asked.len());
     }
@@ -432,7 +445,7 @@ mod tests {
         });
         let place = asked.iter().position(|from| *from == at(200)).unwrap();
         assert!(place <= 8, "{place}");
-        assert_eq!(search.nearest(false)[..8].iter().filter(|n| n.id.0[0] == 2).count(), 8);
+        assert_eq!(search.nearest()[..8].iter().filter(|n| n.id.0[0] == 2).count(), 8);
     }
 
     #[test]

@@ -91,7 +91,7 @@ fn an_announced_socket_is_found_and_polled_by_others() {
     let mut expected = vec![offers.address(), "127.0.0.1:4567".parse().unwrap()];
     expected.sort();
     assert_eq!((found, end.answered), (expected, 4));
-    let seen = offers.dht.observed(false);
+    let seen = offers.dht.observed_v4();
     assert_eq!((seen.len(), seen[0].at), (1, offers.address()));
     assert_eq!(xylem_dht::is_symmetric(&seen), Some(false));
 }

@@ -28,7 +28,7 @@ use super::index::{IndexItem, ItemKind, check, is_time, name};
 use super::local::SyncFolder;
 use super::merge::{LosingVersion, MergeSide, Plan, PlannedChange, copy_path};
 use super::obstacles::ObstacleKind;
-use super::place::{UnlockedParents, mode_of, set_mode, within};
+use super::place::{Parents, UnlockedParents, mode_of, set_mode, within};
 use super::stored::IndexSource;
 
 /// Permission bits that are exchanged; other bits stay as they are.
@@ -227,7 +227,7 @@ impl SyncFolder {
         let is_file = place.before.root().is_some();
         is_file
             && self
-                .place(&place.path, false)
+                .place(&place.path, Parents::Exist)
                 .is_ok_and(|at| !self.looked.is_untouched(&place.path, &at))
     }
 
@@ -383,7 +383,7 @@ impl SyncFolder {
         }
         let Some(root) = to.item.kind.root() else { return false };
         let copy = self.own(MOVED).join(incoming.moved.len().to_string());
-        let copied = self.place(&from.path, false).and_then(|at| {
+        let copied = self.place(&from.path, Parents::Exist).and_then(|at| {
             fs::create_dir_all(self.own(MOVED))?;
             if matches_index(&at, &from.before) { fs::copy(at, &copy) } else { Ok(0) }
         });
@@ -396,7 +396,8 @@ impl SyncFolder {
     fn rename(&self, from: &PlannedChange, to: &PlannedChange) -> io::Result<bool> {
         self.keeps_apart(&from.path)?;
         self.keeps_apart(&to.path)?;
-        let (old, new) = (self.place(&from.path, false)?, self.place(&to.path, true)?);
+        let (old, new) =
+            (self.place(&from.path, Parents::Exist)?, self.place(&to.path, Parents::Create)?);
         if !matches_index(&old, &from.before) || !rename_new(&old, &new)? {
             return Ok(false);
         }
@@ -424,7 +425,8 @@ impl SyncFolder {
         for entry in self.stored.entries()? {
             let (path, IndexItem { kind, absent: false, .. }) = entry? else { continue };
             // A file that was changed meanwhile no longer has the content.
-            let is_there = |kind| self.place(&path, false).is_ok_and(|at| matches_index(&at, kind));
+            let is_there =
+                |kind| self.place(&path, Parents::Exist).is_ok_and(|at| matches_index(&at, kind));
             // Both files are read before one is deleted: size and time prove nothing.
             let still_there = |at: &Path, content: &LostContent| match content {
                 LostContent::Root(root) => has_content(at, root),
@@ -433,7 +435,7 @@ impl SyncFolder {
             if let Some(content) = LostContent::of(kind.clone())
                 && kept.contains_key(&content)
                 && is_there(&kind)
-                && self.place(&path, false).is_ok_and(|at| still_there(&at, &content))
+                && self.place(&path, Parents::Exist).is_ok_and(|at| still_there(&at, &content))
             {
                 let kept = kept.remove(&content).unwrap_or_default();
                 let same = kept.iter().filter(|kept| still_there(kept, &content));
@@ -503,8 +505,8 @@ impl SyncFolder {
     }
 
     /// Resolves a path. An unreadable path is an error, not an absent one.
-    pub(super) fn place(&self, path: &[u8], make: bool) -> io::Result<PathBuf> {
-        let at = within(&self.root, path, make)?;
+    pub(super) fn place(&self, path: &[u8], parents: Parents) -> io::Result<PathBuf> {
+        let at = within(&self.root, path, parents)?;
         match at.symlink_metadata() {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(e),
             _ => Ok(at),
@@ -513,7 +515,7 @@ impl SyncFolder {
 
     fn put(&self, place: &PlannedChange, content: Option<&Path>) -> io::Result<StepOutcome> {
         self.keeps_apart(&place.path)?;
-        let to = self.place(&place.path, true)?;
+        let to = self.place(&place.path, Parents::Create)?;
         let (before, kind) = (&place.before, &place.item.kind);
         if !before.is_gone() && before.has_content_of(kind) {
             return self.describe(&to, before, kind);
@@ -642,8 +644,10 @@ impl SyncFolder {
                 let done = self.put(&alone(&ItemKind::Gone), content);
                 if !matches!(done, Ok(StepOutcome::Yes)) {
                     // The file gets its name back, unless that was taken meanwhile.
-                    let (from, to) =
-                        (self.place(&beaten.to, false)?, self.place(&place.path, false)?);
+                    let (from, to) = (
+                        self.place(&beaten.to, Parents::Exist)?,
+                        self.place(&place.path, Parents::Exist)?,
+                    );
                     rename_new(&from, &to)?;
                 }
                 done
@@ -653,7 +657,7 @@ impl SyncFolder {
 
     /// Returns whether a name has this content already, whatever the index states.
     fn has(&self, path: &[u8], kind: &ItemKind) -> bool {
-        let Ok(at) = self.place(path, false) else { return false };
+        let Ok(at) = self.place(path, Parents::Exist) else { return false };
         match kind {
             ItemKind::File { root, size, .. } => {
                 let meta = at.symlink_metadata();
@@ -666,7 +670,7 @@ impl SyncFolder {
 
     fn remove(&self, place: &PlannedChange) -> io::Result<StepOutcome> {
         self.keeps_apart(&place.path)?;
-        let at = match self.place(&place.path, false) {
+        let at = match self.place(&place.path, Parents::Exist) {
             Err(e) if means_absent(&e) => return Ok(StepOutcome::Yes),
             at => at?,
         };
@@ -717,7 +721,8 @@ impl SyncFolder {
 
     fn set_aside(&self, to: &[u8], place: &PlannedChange) -> io::Result<AsideOutcome> {
         self.keeps_apart(&place.path)?;
-        let (from, at) = (self.place(&place.path, false)?, self.place(to, true)?);
+        let (from, at) =
+            (self.place(&place.path, Parents::Exist)?, self.place(to, Parents::Create)?);
         if !matches_index(&from, &place.before) {
             return Ok(AsideOutcome::NotNow);
         }

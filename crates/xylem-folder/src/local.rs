@@ -24,7 +24,7 @@ use super::merge::{Plan, merge};
 use super::obstacles::{ObstacleKind, Obstacles};
 use super::own_files::replace;
 use super::pacing::{FileLooks, MAX_FOLLOWED, Pacing, file_looks};
-use super::place::{DiskTraits, within};
+use super::place::{DiskTraits, Parents, within};
 use super::rules::{FolderRules, RulesNews};
 use super::stored::{Entries, IndexSource, IndexWriter, StoredIndex, newest};
 use super::trash::Trash;
@@ -382,7 +382,7 @@ impl SyncFolder {
         let root = &self.root;
         let before = self.staying.len();
         self.staying.retain(|path| {
-            let there = within(root, path, false).and_then(fs::read_dir);
+            let there = within(root, path, Parents::Exist).and_then(fs::read_dir);
             there.is_ok_and(|mut entries| entries.next().is_some())
         });
         self.uncovered |= self.staying.len() < before;
@@ -451,7 +451,8 @@ impl SyncFolder {
         let (secs, nanos) = match kind {
             ItemKind::File { mtime, .. } => *mtime,
             ItemKind::Symlink { .. } => {
-                let meta = within(&self.root, path, false).ok()?.symlink_metadata().ok()?;
+                let meta =
+                    within(&self.root, path, Parents::Exist).ok()?.symlink_metadata().ok()?;
                 let since = meta.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
                 return u64::try_from(since.as_millis()).ok();
             }
@@ -465,7 +466,7 @@ impl SyncFolder {
     /// cannot be read. `None`: it is missing, but the user is not known to have removed it.
     fn missing(&self, path: &[u8], mut item: IndexItem, time: ScanTime) -> Option<IndexItem> {
         // Each component is checked: what a symbolic link leads to is not the file that was there.
-        let on_disk = within(&self.root, path, false).and_then(|at| at.symlink_metadata());
+        let on_disk = within(&self.root, path, Parents::Exist).and_then(|at| at.symlink_metadata());
         let removed = match on_disk {
             // A disk that folds names may show another file.
             Ok(_) => self.habits.check_exact_name(&self.own(""), &self.root, path).is_err(),

@@ -19,11 +19,20 @@ const SAME: [&str; 2] = ["TRIED-\u{e9}", "tried-e\u{301}"];
 /// Permissions that no disk gives to a file by default.
 const ODD: u32 = 0o610;
 
-/// Returns the path below `root`; with `make`, missing parent directories are created.
+/// How missing parent directories of a path are handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parents {
+    /// A missing one is an error.
+    Exist,
+    /// Missing ones are created.
+    Create,
+}
+
+/// Returns the path below `root`.
 ///
 /// # Errors
-/// A parent is something else than a directory, a symbolic link included.
-pub(super) fn within(root: &Path, path: &[u8], make: bool) -> io::Result<PathBuf> {
+/// A parent is something else than a directory, a symbolic link included; or it is missing or cannot be created.
+pub(super) fn within(root: &Path, path: &[u8], parents: Parents) -> io::Result<PathBuf> {
     let whole = os_path(path);
     let mut at = root.to_path_buf();
     let mut components = whole.components().peekable();
@@ -35,7 +44,9 @@ pub(super) fn within(root: &Path, path: &[u8], make: bool) -> io::Result<PathBuf
         match at.symlink_metadata() {
             Ok(meta) if meta.is_dir() => {}
             Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
-            Err(e) if e.kind() == io::ErrorKind::NotFound && make => fs::create_dir(&at)?,
+            Err(e) if e.kind() == io::ErrorKind::NotFound && parents == Parents::Create => {
+                fs::create_dir(&at)?;
+            }
             Err(e) => return Err(e),
         }
     }

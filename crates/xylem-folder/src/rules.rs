@@ -21,7 +21,7 @@ use xylem_object::listing;
 use super::error::{FolderError, at};
 use super::index::IndexItem;
 use super::own_files::{ROLES, replace};
-use super::place::within;
+use super::place::{Parents, within};
 
 /// Looks up the known item of a path in the folder.
 type KnownItem<'a> = dyn Fn(&[u8]) -> Result<Option<IndexItem>, FolderError> + 'a;
@@ -263,7 +263,7 @@ impl FolderRules {
     /// Returns the text of an included file, if it is valid.
     fn included_text(&self, path: &str) -> Result<String, NoRules> {
         // A symbolic link is not followed.
-        let place = within(&self.root, path.as_bytes(), false)?;
+        let place = within(&self.root, path.as_bytes(), Parents::Exist)?;
         if !place.symlink_metadata()?.is_file() {
             return Err(NoRules::NoFile);
         }

@@ -18,7 +18,7 @@ use xylem_files::ours::OWN;
 use super::apply::{exchange, link, rename_new};
 use super::index::ItemKind;
 use super::local::SyncFolder;
-use super::place::within;
+use super::place::{Parents, within};
 use super::versions::{APART_MS, DAY_MS, PathVersion, VersionPolicy, leaving};
 
 /// Name of the trash within the folder's own directory.
@@ -136,7 +136,7 @@ impl Trash {
         // moment is free.
         let moments = (0..TRIES).map(|n| moment(self.now_ms.saturating_add(n)));
         for name in std::iter::once(day(self.now_ms)).chain(moments) {
-            match within(&self.dir, &[name.as_bytes(), b"/", path].concat(), true) {
+            match within(&self.dir, &[name.as_bytes(), b"/", path].concat(), Parents::Create) {
                 Ok(at) if at.symlink_metadata().is_err() => return Ok(Some(at)),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotADirectory => why = e,
@@ -307,7 +307,7 @@ pub fn kept_versions(root: &Path, path: &[u8]) -> io::Result<Vec<KeptVersion>> {
     let mut kept = Vec::new();
     for moment in fs::read_dir(&dir)? {
         let name = os_bytes(&moment?.file_name());
-        let Ok(at) = within(&dir, &[&name, b"/".as_slice(), path].concat(), false) else {
+        let Ok(at) = within(&dir, &[&name, b"/".as_slice(), path].concat(), Parents::Exist) else {
             continue;
         };
         match at.symlink_metadata() {
@@ -335,7 +335,7 @@ pub fn kept_paths(root: &Path, path: &[u8]) -> io::Result<BTreeSet<Vec<u8>>> {
     for moment in fs::read_dir(&dir)? {
         let name = os_bytes(&moment?.file_name());
         let below: &[&[u8]] = if path.is_empty() { &[&name] } else { &[&name, b"/", path] };
-        let Ok(top) = within(&dir, &below.concat(), false) else { continue };
+        let Ok(top) = within(&dir, &below.concat(), Parents::Exist) else { continue };
         let mut left = vec![top];
         while let Some(at) = left.pop() {
             match at.symlink_metadata() {
@@ -374,7 +374,7 @@ pub fn restore(
     now_ms: u64,
 ) -> io::Result<Restored> {
     let own = root.join(OWN);
-    let to = within(root, path, true)?;
+    let to = within(root, path, Parents::Create)?;
     let is_occupied = |meta: &fs::Metadata| !(meta.is_file() || meta.is_symlink());
     if to.symlink_metadata().is_ok_and(|meta| is_occupied(&meta)) {
         return Ok(Restored::Occupied);

@@ -36,7 +36,7 @@ pub enum KeyFileError {
     NoPassphrase {
         /// The key, as named to the user.
         what: String,
-        /// Why there is no passphrase.
+        /// Why there is no passphrase, in the words of the program that asks for it ([`crate::ask_passphrases`]).
         why: String,
     },
     /// The passphrase does not open the key.

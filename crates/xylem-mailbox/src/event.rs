@@ -83,7 +83,7 @@ pub enum MailEvent {
         /// The envelope's id.
         #[serde(serialize_with = "envelope_id")]
         id: EnvelopeId,
-        /// The reason.
+        /// The reason, in words: the delivery's error, or what the answer of the node or receiver means.
         why: String,
         /// The message was removed from the outbox.
         gone: bool,

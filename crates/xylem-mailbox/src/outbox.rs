@@ -204,7 +204,7 @@ impl MailStore {
         lost: u32,
         now: UnixTime,
     ) -> Result<(bool, Vec<MailEvent>), MailStoreError> {
-        let waits = |why| Ok((false, vec![report::waiting(parcel, why, false)]));
+        let waits = |why| Ok((false, vec![report::waiting(parcel, why)]));
         match (status, &parcel.route) {
             (DeliveryStatus::Full, _) => return waits("there is no room for it at present"),
             (DeliveryStatus::NotHere, _) => {
@@ -221,7 +221,7 @@ impl MailStore {
                 let _locked = self.folder.lock()?;
                 self.remove_parcel(parcel)?;
                 let why = "the node refused it; send it again";
-                return Ok((true, vec![report::waiting(parcel, why, true)]));
+                return Ok((true, vec![report::given_up(parcel, why)]));
             }
             (_, MailRoute::Direct(_) | MailRoute::AtRelay(..)) => {}
         }
@@ -296,11 +296,8 @@ impl MailStore {
                 }
                 None if is_it || status == DeliveryStatus::Ended => {
                     self.remove_parcel(&other)?;
-                    events.push(report::waiting(
-                        &other,
-                        "the receiver could not read it; send it again",
-                        true,
-                    ));
+                    let why = "the receiver could not read it; send it again";
+                    events.push(report::given_up(&other, why));
                 }
                 None => {}
             }
@@ -314,7 +311,7 @@ impl MailStore {
                 DeliveryStatus::Stale => {
                     self.remove_parcel(parcel)?;
                     let why = "the receiver's card is too old; ask for a new one";
-                    events.push(report::waiting(parcel, why, true));
+                    events.push(report::given_up(parcel, why));
                 }
                 _ => {}
             }

@@ -105,7 +105,7 @@ pub fn expired(parcel: &Parcel) -> MailEvent {
         true => "no receipt came within 30 days after the node took it",
         false => "the receiver could not be reached for 30 days",
     };
-    waiting(parcel, why, true)
+    given_up(parcel, why)
 }
 
 /// Event: the receiver has a message.
@@ -115,10 +115,16 @@ pub(super) fn delivered(parcel: &Parcel) -> MailEvent {
     MailEvent::Delivered { to, id, direct }
 }
 
-/// Event: a message could not be delivered.
-pub fn waiting(parcel: &Parcel, why: &str, gone: bool) -> MailEvent {
+/// Event: a message could not be delivered, and stays in the outbox.
+pub fn waiting(parcel: &Parcel, why: &str) -> MailEvent {
     let (to, id) = (parcel.name.clone(), parcel.id());
-    MailEvent::Waiting { to, id, why: why.to_owned(), gone }
+    MailEvent::Waiting { to, id, why: why.to_owned(), gone: false }
+}
+
+/// Event: a message could not be delivered, and has left the outbox.
+pub(super) fn given_up(parcel: &Parcel, why: &str) -> MailEvent {
+    let (to, id) = (parcel.name.clone(), parcel.id());
+    MailEvent::Waiting { to, id, why: why.to_owned(), gone: true }
 }
 
 /// Cuts a name to the length that a message holds.

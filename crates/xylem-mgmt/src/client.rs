@@ -1,7 +1,7 @@
 //! The other side: commands to build, answers and datasets to read. Sending is the caller's.
 //!
 //! ```
-//! use xylem_mgmt::{ControlParameters, client};
+//! use xylem_mgmt::{CommandScope, ControlParameters, client};
 //! use xylem_packet::{Interest, Name};
 //! use xylem_trust::{Signer, CommandStamp};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -9,7 +9,8 @@
 //! let parameters = ControlParameters { name: Some(prefix), ..Default::default() };
 //! let stamp = CommandStamp::new([7; 8], 1_700_000_000_000);
 //! let signer = Signer::digest_sha256();
-//! let wire = client::command(true, "rib", "register", &parameters, &signer, stamp, [1, 2, 3, 4])?;
+//! let (scope, nonce) = (CommandScope::Localhost, [1, 2, 3, 4]);
+//! let wire = client::command(scope, "rib", "register", &parameters, &signer, stamp, nonce)?;
 //! assert!(Interest::decode(&wire)?.name().to_string().starts_with("/localhost/nfd/rib/register/"));
 //! # Ok(()) }
 //! ```
@@ -19,7 +20,9 @@ use xylem_packet::tlv::types;
 use xylem_packet::{Component, Data, EncodeError, Interest, InterestBuilder, Name};
 use xylem_trust::{CommandStamp, Signer};
 
-use crate::{CodecError, ControlParameters, ControlResponse, FaceQueryFilter, FaceUri};
+use crate::{
+    CodecError, CommandScope, ControlParameters, ControlResponse, FaceQueryFilter, FaceUri,
+};
 
 /// InterestLifetime of commands and queries, in milliseconds.
 const LIFETIME_MS: u64 = 4000;
@@ -27,8 +30,11 @@ const LIFETIME_MS: u64 = 4000;
 const MAX_SEGMENTS: u64 = 16_384;
 
 /// `/localhost/nfd`, or `/localhop/nfd` for a forwarder on another machine, with module and verb.
-fn name(local: bool, module: &str, verb: &str) -> Name {
-    let reach: &[u8] = if local { b"localhost" } else { b"localhop" };
+fn name(scope: CommandScope, module: &str, verb: &str) -> Name {
+    let reach: &[u8] = match scope {
+        CommandScope::Localhost => b"localhost",
+        CommandScope::Localhop => b"localhop",
+    };
     [reach, b"nfd", module.as_bytes(), verb.as_bytes()]
         .iter()
         .fold(Name::new(), |name, component| name.child(Component::generic(component)))
@@ -36,7 +42,7 @@ fn name(local: bool, module: &str, verb: &str) -> Name {
 
 /// Whether a forwarder that is reached by `uri` counts this program as local. Unix sockets and the machine's own
 /// addresses do, except over UDP.
-pub fn is_local(uri: &FaceUri) -> bool {
+fn is_local(uri: &FaceUri) -> bool {
     let loopback = |at: &crate::UriAuthority| match &at.host {
         crate::UriHost::Ip(address) => address.is_loopback(),
         crate::UriHost::Name(name) => name == "localhost",
@@ -49,13 +55,20 @@ pub fn is_local(uri: &FaceUri) -> bool {
     }
 }
 
+impl CommandScope {
+    /// The scope of commands to a forwarder that is reached by `uri`.
+    pub fn of(uri: &FaceUri) -> Self {
+        if is_local(uri) { Self::Localhost } else { Self::Localhop }
+    }
+}
+
 /// A command Interest (signed Interest v0.3, with the parameters in the name). `stamp` has to be new for every command,
 /// and `nonce` random for every Interest.
 ///
 /// # Errors
 /// `TooLong` above the packet limit.
 pub fn command(
-    local: bool,
+    scope: CommandScope,
     module: &str,
     verb: &str,
     parameters: &ControlParameters,
@@ -63,7 +76,7 @@ pub fn command(
     stamp: CommandStamp,
     nonce: [u8; 4],
 ) -> Result<Vec<u8>, EncodeError> {
-    let name = name(local, module, verb).child(Component::generic(&parameters.encode()));
+    let name = name(scope, module, verb).child(Component::generic(&parameters.encode()));
     signed(&name, &[], signer, stamp, nonce)
 }
 
@@ -73,13 +86,13 @@ pub fn command(
 /// # Errors
 /// `TooLong` above the packet limit.
 pub fn announce(
-    local: bool,
+    scope: CommandScope,
     announcement: &[u8],
     signer: &Signer,
     stamp: CommandStamp,
     nonce: [u8; 4],
 ) -> Result<Vec<u8>, EncodeError> {
-    signed(&name(local, "rib", "announce"), announcement, signer, stamp, nonce)
+    signed(&name(scope, "rib", "announce"), announcement, signer, stamp, nonce)
 }
 
 /// A rib/register or rib/unregister command to a routing daemon of this machine, which accepts them under
@@ -153,13 +166,13 @@ pub enum DatasetError {
 
 impl Dataset {
     /// A dataset of the forwarder, such as `faces`, `list`.
-    pub fn new(local: bool, module: &str, verb: &str) -> Self {
-        Self::of(name(local, module, verb))
+    pub fn new(scope: CommandScope, module: &str, verb: &str) -> Self {
+        Self::of(name(scope, module, verb))
     }
 
     /// The dataset of faces that match a filter.
-    pub fn faces(local: bool, filter: &FaceQueryFilter) -> Self {
-        Self::of(name(local, "faces", "query").child(Component::generic(&filter.encode())))
+    pub fn faces(scope: CommandScope, filter: &FaceQueryFilter) -> Self {
+        Self::of(name(scope, "faces", "query").child(Component::generic(&filter.encode())))
     }
 
     fn of(name: Name) -> Self {

@@ -45,7 +45,8 @@ pub use host::{CommandRefusal, FaceInfo, ManagementHost, Persistency};
 pub use management::{Management, ManagementConfig};
 pub use record::{CodecError, Entry, read_entries};
 pub use repo::{
-    NamedPrefix, ProcessId, RepoHost, RepoHostError, RepoNotice, RepoParameters, RepoProtocol,
-    RepoReport, RepoResponse, RepoSettings, RepoVerb,
+    NamedPrefix, ProcessId, RepoFailure, RepoHost, RepoHostError, RepoNotice, RepoParameters,
+    RepoProtocol, RepoRefusal, RepoReport, RepoResponse, RepoSettings, RepoVerb,
 };
+pub use request::CommandScope;
 pub use rib::{RegisteredRoute, Rib, RibError};

@@ -15,10 +15,12 @@ use xylem_packet::{Component, Interest, NameRef, SignatureInfo};
 /// Number of components of the prefix.
 pub(crate) const PREFIX_LEN: usize = 2;
 
-/// The source of a command: this machine, or a neighbour.
+/// The source of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CommandScope {
+pub enum CommandScope {
+    /// The forwarder's machine: `/localhost`.
     Localhost,
+    /// A neighbour of the forwarder: `/localhop`.
     Localhop,
 }
 

@@ -7,8 +7,8 @@ use core::time::Duration;
 use common::{NOW_MS, Node, about, name};
 use xylem_forward::FaceId;
 use xylem_mgmt::{
-    AnnouncementError, CommandTrust, ControlResponse, MAX_ANNOUNCEMENT, ManagementConfig,
-    PrefixAnnouncement, client, types,
+    AnnouncementError, CommandScope, CommandTrust, ControlResponse, MAX_ANNOUNCEMENT,
+    ManagementConfig, PrefixAnnouncement, client, types,
 };
 use xylem_packet::tlv;
 use xylem_packet::{Component, ContentType, Data, DataBuilder, Interest};
@@ -37,13 +37,13 @@ fn announcement(prefix: &str, signer: &Signer) -> Vec<u8> {
 fn announce(
     node: &mut Node,
     from: FaceId,
-    local: bool,
+    scope: CommandScope,
     signer: &Signer,
     wire: &[u8],
 ) -> Option<ControlResponse> {
     let stamp = node.stamp();
     let command =
-        client::announce(local, wire, signer, stamp, stamp.nonce[..4].try_into().unwrap());
+        client::announce(scope, wire, signer, stamp, stamp.nonce[..4].try_into().unwrap());
     let command = command.unwrap();
     let answers = node.send(from, &command);
     let data = Data::decode(answers.first()?).unwrap();
@@ -54,7 +54,9 @@ fn announce(
 fn an_announcement_makes_a_route_that_ends_with_it() {
     let mut node = Node::new(ManagementConfig::default());
     let (app, alice) = (node.app, key("/alice", 1));
-    let answer = announce(&mut node, app, true, &alice, &announcement("/alice", &alice)).unwrap();
+    let answer =
+        announce(&mut node, app, CommandScope::Localhost, &alice, &announcement("/alice", &alice))
+            .unwrap();
     assert_eq!((answer.code, answer.text.as_str()), (200, "OK"));
     let done = answer.parameters.unwrap();
     assert_eq!(done.name, Some(name("/alice")));
@@ -73,7 +75,8 @@ fn an_announcement_makes_a_route_that_ends_with_it() {
     assert_eq!(node.program.forwarder.announcements(), 0);
 
     // Its announcer unregisters it, like any route of this origin.
-    announce(&mut node, app, true, &alice, &announcement("/alice", &alice)).unwrap();
+    announce(&mut node, app, CommandScope::Localhost, &alice, &announcement("/alice", &alice))
+        .unwrap();
     let mut gone = about("/alice");
     gone.origin = Some(types::ORIGIN_PREFIXANN);
     assert_eq!(node.command("rib", "unregister", &gone).code, 200);
@@ -90,7 +93,7 @@ fn the_end_of_its_validity_ends_the_route_as_well() {
         let prefix = name("/alice");
         let wire =
             PrefixAnnouncement::sign(prefix.as_ref(), 1, 60_000, Some(period), &alice).unwrap();
-        let answer = announce(node, app, true, &alice, &wire).unwrap();
+        let answer = announce(node, app, CommandScope::Localhost, &alice, &wire).unwrap();
         (answer.code, answer.parameters.unwrap().expiration_ms)
     };
     assert_eq!(lasts(&mut node, 0, NOW_MS + 5000), (200, Some(6000)), "the last second is whole");
@@ -111,7 +114,11 @@ fn with_anchors_only_keys_for_a_prefix_announce_it() {
     let mut node = Node::new(config);
     let app = node.app;
     let right = announcement("/alice/files", &alice);
-    assert_eq!(announce(&mut node, app, true, &bob, &right).unwrap().code, 200, "he passes it on");
+    assert_eq!(
+        announce(&mut node, app, CommandScope::Localhost, &bob, &right).unwrap().code,
+        200,
+        "he passes it on"
+    );
     assert!(node.fib().contains_key("/alice/files"));
 
     let stranger = key("/eve", 3);
@@ -127,13 +134,16 @@ fn with_anchors_only_keys_for_a_prefix_announce_it() {
         ("a signature that is wrong", damaged),
     ] {
         let before = node.fib();
-        let answer = announce(&mut node, app, true, &bob, &wire).unwrap();
+        let answer = announce(&mut node, app, CommandScope::Localhost, &bob, &wire).unwrap();
         assert_eq!(answer.code, 403, "{what}: {}", answer.text);
         assert!(answer.text.starts_with("Prefix announcement rejected: "), "{}", answer.text);
         assert_eq!(node.fib(), before, "{what}");
     }
     // The command itself has to be signed by a known key, too.
-    assert_eq!(announce(&mut node, app, true, &stranger, &right).unwrap().code, 403);
+    assert_eq!(
+        announce(&mut node, app, CommandScope::Localhost, &stranger, &right).unwrap().code,
+        403
+    );
 }
 
 #[test]
@@ -141,14 +151,20 @@ fn neighbours_announce_where_they_may_register() {
     let (alice, bob) = (key("/alice", 1), key("/bob", 2));
     let mut closed = Node::new(ManagementConfig::default());
     let (neighbour, wire) = (closed.neighbour, announcement("/alice", &alice));
-    assert!(announce(&mut closed, neighbour, false, &alice, &wire).is_none());
+    assert!(announce(&mut closed, neighbour, CommandScope::Localhop, &alice, &wire).is_none());
     let localhop = Some(anchors(&[&alice]));
     let mut open = Node::new(ManagementConfig { localhop, ..Default::default() });
     let neighbour = open.neighbour;
-    assert_eq!(announce(&mut open, neighbour, false, &alice, &wire).unwrap().code, 200);
+    assert_eq!(
+        announce(&mut open, neighbour, CommandScope::Localhop, &alice, &wire).unwrap().code,
+        200
+    );
     assert_eq!(open.fib()["/alice"], [(neighbour.0, 2048)].into());
     let other = announcement("/bob", &bob);
-    assert_eq!(announce(&mut open, neighbour, false, &alice, &other).unwrap().code, 403);
+    assert_eq!(
+        announce(&mut open, neighbour, CommandScope::Localhop, &alice, &other).unwrap().code,
+        403
+    );
 }
 
 #[test]
@@ -156,7 +172,7 @@ fn an_invalid_announcement_is_refused() {
     let mut node = Node::new(ManagementConfig::default());
     let (app, alice) = (node.app, key("/alice", 1));
     let mut say = |wire: &[u8]| {
-        let answer = announce(&mut node, app, true, &alice, wire).unwrap();
+        let answer = announce(&mut node, app, CommandScope::Localhost, &alice, wire).unwrap();
         assert!(node.fib().keys().all(|prefix| prefix.starts_with("/local")), "{}", answer.text);
         (answer.code, answer.text)
     };
@@ -224,5 +240,5 @@ fn the_number_of_announcements_is_bounded() {
         node.program.forwarder.set_announcement(wire.prefix(), app, wire.wire);
     }
     let more = announcement("/more", &alice);
-    assert_eq!(announce(&mut node, app, true, &alice, &more).unwrap().code, 503);
+    assert_eq!(announce(&mut node, app, CommandScope::Localhost, &alice, &more).unwrap().code, 503);
 }

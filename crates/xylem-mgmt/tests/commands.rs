@@ -8,7 +8,7 @@ use std::sync::Arc;
 use common::{NOW_MS, Node, about, name};
 use xylem_forward::{FaceId, ForwardingStrategy};
 use xylem_mgmt::{
-    CommandTrust, ControlParameters, ManagementConfig, ManagementHost, client, types,
+    CommandScope, CommandTrust, ControlParameters, ManagementConfig, ManagementHost, client, types,
 };
 use xylem_packet::{Component, Data, Interest, InterestBuilder, Name};
 use xylem_trust::schema::Schema;
@@ -107,7 +107,16 @@ fn only_signed_fresh_commands_are_obeyed() {
     let signer = Signer::digest_sha256();
     let good = CommandStamp::new([0xAA; 8], NOW_MS);
     let build = |stamp| {
-        client::command(true, "rib", "register", &parameters, &signer, stamp, [9; 4]).unwrap()
+        client::command(
+            CommandScope::Localhost,
+            "rib",
+            "register",
+            &parameters,
+            &signer,
+            stamp,
+            [9; 4],
+        )
+        .unwrap()
     };
 
     // Unsigned.
@@ -179,7 +188,9 @@ fn with_anchors_only_their_keys_are_obeyed() {
         (hmac, 403),
         (alice(), 200),
     ] {
-        let answer = node.command_as(app, true, &signer, "rib", "register", &about("/x")).unwrap();
+        let answer = node
+            .command_as(app, CommandScope::Localhost, &signer, "rib", "register", &about("/x"))
+            .unwrap();
         assert_eq!(answer.code, expected, "{signer:?}: {}", answer.text);
         assert_eq!(node.fib().contains_key("/x"), expected == 200);
     }
@@ -220,7 +231,9 @@ fn with_a_schema_a_key_gives_only_allowed_commands() {
     let mut node = Node::new(config);
     let app = node.app;
     let mut ask = |signer: &Signer, module: &str, verb: &str| {
-        let answer = node.command_as(app, true, signer, module, verb, &about("/x")).unwrap();
+        let answer = node
+            .command_as(app, CommandScope::Localhost, signer, module, verb, &about("/x"))
+            .unwrap();
         (answer.code, answer.text)
     };
     for signer in [&admin, &operator] {
@@ -251,7 +264,8 @@ fn by_default_any_key_of_this_machine_is_obeyed() {
     let mut node = Node::new(ManagementConfig::default());
     let app = node.app;
     for signer in [alice(), Signer::digest_blake3(), Signer::hmac(b"k", name("/k"))] {
-        let answer = node.command_as(app, true, &signer, "rib", "register", &about("/x"));
+        let answer =
+            node.command_as(app, CommandScope::Localhost, &signer, "rib", "register", &about("/x"));
         assert_eq!(answer.unwrap().code, 200);
     }
 }
@@ -263,11 +277,22 @@ fn neighbours_register_only_if_they_may_and_only_themselves() {
     let neighbour = node.neighbour;
     let register = |node: &mut Node, signer: &Signer, parameters: &ControlParameters| {
         let from = node.neighbour;
-        node.command_as(from, false, signer, "rib", "register", parameters).map(|a| a.code)
+        node.command_as(from, CommandScope::Localhop, signer, "rib", "register", parameters)
+            .map(|a| a.code)
     };
     assert_eq!(register(&mut node, &alice(), &about("/x")), None);
     // Nor does the local prefix work over a neighbour's face.
-    assert_eq!(node.command_as(neighbour, true, &alice(), "rib", "register", &about("/x")), None);
+    assert_eq!(
+        node.command_as(
+            neighbour,
+            CommandScope::Localhost,
+            &alice(),
+            "rib",
+            "register",
+            &about("/x")
+        ),
+        None
+    );
 
     let config = ManagementConfig { localhop: Some(anchors(&alice())), ..Default::default() };
     let mut node = Node::new(config);
@@ -277,9 +302,13 @@ fn neighbours_register_only_if_they_may_and_only_themselves() {
     assert_eq!(register(&mut node, &alice(), &about("/x")), Some(200));
     assert_eq!(node.fib()["/x"], [(node.neighbour.0, 0)].into());
     let from = node.neighbour;
-    let answer = node.command_as(from, false, &alice(), "faces", "destroy", &about("/x")).unwrap();
+    let answer = node
+        .command_as(from, CommandScope::Localhop, &alice(), "faces", "destroy", &about("/x"))
+        .unwrap();
     assert_eq!(answer.code, 501);
-    let answer = node.command_as(from, false, &alice(), "rib", "unregister", &about("/x")).unwrap();
+    let answer = node
+        .command_as(from, CommandScope::Localhop, &alice(), "rib", "unregister", &about("/x"))
+        .unwrap();
     assert_eq!((answer.code, node.fib().contains_key("/x")), (200, false));
 }
 
@@ -289,7 +318,8 @@ fn only_commands_of_this_machine_vouch_for_a_face() {
     let config = ManagementConfig { localhop: Some(anchors(&alice())), ..Default::default() };
     let mut node = Node::new(config);
     let from = node.neighbour;
-    let answer = node.command_as(from, false, &alice(), "rib", "register", &about("/x"));
+    let answer =
+        node.command_as(from, CommandScope::Localhop, &alice(), "rib", "register", &about("/x"));
     assert_eq!((answer.map(|answer| answer.code), &node.program.vouched[..]), (Some(200), &[][..]));
     for (module, verb) in [("rib", "register"), ("fib", "add-nexthop")] {
         node.program.vouched.clear();
@@ -485,8 +515,16 @@ fn a_new_face_is_confirmed_when_its_connection_is_up() {
         let wanted =
             ControlParameters { uri: Some("tcp4://192.0.2.7:6363".into()), ..Default::default() };
         let (stamp, signer) = (node.stamp(), Signer::digest_sha256());
-        let command =
-            client::command(true, "faces", "create", &wanted, &signer, stamp, [7; 4]).unwrap();
+        let command = client::command(
+            CommandScope::Localhost,
+            "faces",
+            "create",
+            &wanted,
+            &signer,
+            stamp,
+            [7; 4],
+        )
+        .unwrap();
         let app = node.app;
         assert!(node.send(app, &command).is_empty(), "answered before anybody knows");
         let face = node.program.opening.unwrap();

@@ -6,8 +6,9 @@ use common::{NOW_MS, Node, about, name};
 use core::time::Duration;
 use xylem_mgmt::client::{Dataset, DatasetError};
 use xylem_mgmt::{
-    ChannelStatus, ControlParameters, CsStatus, FaceEvent, FaceQueryFilter, FaceStatus, FibEntry,
-    GeneralStatus, ManagementConfig, RibEntry, StrategyChoice, read_entries, types,
+    ChannelStatus, CommandScope, ControlParameters, CsStatus, FaceEvent, FaceQueryFilter,
+    FaceStatus, FibEntry, GeneralStatus, ManagementConfig, RibEntry, StrategyChoice, read_entries,
+    types,
 };
 use xylem_packet::{Component, Data, InterestBuilder, Name};
 use xylem_trust::{CommandStamp, Signer, Verifier};
@@ -17,7 +18,7 @@ fn node() -> Node {
 }
 
 fn faces(node: &mut Node, filter: FaceQueryFilter) -> Vec<u64> {
-    let content = node.dataset(Dataset::faces(true, &filter));
+    let content = node.dataset(Dataset::faces(CommandScope::Localhost, &filter));
     read_entries::<FaceStatus>(&content).unwrap().iter().map(|face| face.face_id).collect()
 }
 
@@ -31,42 +32,42 @@ fn every_dataset_is_read_back() {
     node.command("strategy-choice", "set", &choice);
     let (own, app, neighbour) = (node.own.0, node.app.0, node.neighbour.0);
 
-    let content = node.dataset(Dataset::new(true, "status", "general"));
+    let content = node.dataset(Dataset::new(CommandScope::Localhost, "status", "general"));
     let status = GeneralStatus::from_value(&content).unwrap();
     assert!(status.version.starts_with("xylem "));
     assert_eq!((status.start_ms, status.current_ms), (NOW_MS - 5000, NOW_MS));
     assert_eq!(status.fib_entries, 2);
     assert!(status.in_interests >= 3 && status.out_data >= 2);
 
-    let content = node.dataset(Dataset::new(true, "faces", "list"));
+    let content = node.dataset(Dataset::new(CommandScope::Localhost, "faces", "list"));
     let list = read_entries::<FaceStatus>(&content).unwrap();
     assert_eq!(list.iter().map(|face| face.face_id).collect::<Vec<_>>(), [own, app, neighbour]);
     assert_eq!(list[1].uri, "unix:///run/app.sock");
     assert_eq!((list[1].scope, list[2].scope, list[1].persistency), (1, 0, 1));
     assert!(list[1].in_interests >= 4);
 
-    let content = node.dataset(Dataset::new(true, "fib", "list"));
+    let content = node.dataset(Dataset::new(CommandScope::Localhost, "fib", "list"));
     let fib = read_entries::<FibEntry>(&content).unwrap();
     let entry = fib.iter().find(|entry| entry.name == name("/a/b")).unwrap();
     assert_eq!((entry.next_hops[0].face_id, entry.next_hops[0].cost), (app, 3));
     assert!(fib.iter().any(|entry| entry.name == name("/localhost/nfd")));
 
     node.now = Duration::from_secs(20);
-    let content = node.dataset(Dataset::new(true, "rib", "list"));
+    let content = node.dataset(Dataset::new(CommandScope::Localhost, "rib", "list"));
     let rib = read_entries::<RibEntry>(&content).unwrap();
     assert_eq!((rib.len(), &rib[0].name), (1, &name("/a/b")));
     assert_eq!((rib[0].routes[0].face_id, rib[0].routes[0].expiration_ms), (app, Some(40_000)));
 
-    let content = node.dataset(Dataset::new(true, "cs", "info"));
+    let content = node.dataset(Dataset::new(CommandScope::Localhost, "cs", "info"));
     let cs = read_entries::<CsStatus>(&content).unwrap();
     assert_eq!((cs.len(), cs[0].flags), (1, types::CS_ADMIT | types::CS_SERVE));
 
-    let content = node.dataset(Dataset::new(true, "strategy-choice", "list"));
+    let content = node.dataset(Dataset::new(CommandScope::Localhost, "strategy-choice", "list"));
     let choices = read_entries::<StrategyChoice>(&content).unwrap();
     assert_eq!(choices.len(), 2);
     assert!(choices.contains(&StrategyChoice { name: name("/m"), strategy: multicast }));
 
-    let content = node.dataset(Dataset::new(true, "faces", "channels"));
+    let content = node.dataset(Dataset::new(CommandScope::Localhost, "faces", "channels"));
     let channels = read_entries::<ChannelStatus>(&content).unwrap();
     assert_eq!(channels[0].local_uri, "tcp4://0.0.0.0:6363");
 }
@@ -97,7 +98,7 @@ fn long_datasets_are_segmented() {
         let prefix = name("/prefix").child(Component::sequence(u64::from(i)));
         node.program.forwarder.add_route(prefix.as_ref(), node.neighbour, i).unwrap();
     }
-    let content = node.dataset(Dataset::new(true, "fib", "list"));
+    let content = node.dataset(Dataset::new(CommandScope::Localhost, "fib", "list"));
     assert!(content.len() > 20_000);
     assert_eq!(read_entries::<FibEntry>(&content).unwrap().len(), 2001);
 }
@@ -108,7 +109,7 @@ fn versions_outlive_the_interest_that_made_them() {
     let mut node = node();
     let off = ControlParameters { capacity: Some(0), ..ControlParameters::default() };
     node.command("cs", "config", &off);
-    let mut dataset = Dataset::new(true, "faces", "list");
+    let mut dataset = Dataset::new(CommandScope::Localhost, "faces", "list");
     let first = node.send(node.app, &dataset.interest([1; 4]).unwrap()).remove(0);
     let data = Data::decode(&first).unwrap();
     assert_eq!(Verifier::digest_sha256().data(&data), Ok(()));
@@ -154,7 +155,7 @@ fn signed_queries_are_answered() {
 
 #[test]
 fn answers_of_other_names_are_no_part_of_a_dataset() {
-    let mut dataset = Dataset::new(true, "rib", "list");
+    let mut dataset = Dataset::new(CommandScope::Localhost, "rib", "list");
     let signer = Signer::digest_sha256();
     let mut read = |uri: &str| {
         let mut wire = Vec::new();

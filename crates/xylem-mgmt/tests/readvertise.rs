@@ -5,7 +5,7 @@ mod common;
 use core::time::Duration;
 
 use common::{Node, about, name};
-use xylem_mgmt::{ControlParameters, ControlResponse, ManagementConfig, types};
+use xylem_mgmt::{CommandScope, ControlParameters, ControlResponse, ManagementConfig, types};
 use xylem_packet::{Data, DataBuilder, Interest};
 use xylem_trust::{Signer, Verifier};
 
@@ -21,7 +21,7 @@ fn after(
 ) -> Vec<(String, String, Option<u64>)> {
     let stamp = node.stamp();
     let wire = xylem_mgmt::client::command(
-        true,
+        CommandScope::Localhost,
         "rib",
         verb,
         parameters,
@@ -180,8 +180,15 @@ fn a_returning_daemon_receives_everything_a_few_at_a_time() {
         let stamp = node.stamp();
         let nonce = stamp.nonce[..4].try_into().unwrap();
         let signer = Signer::digest_sha256();
-        let wire =
-            xylem_mgmt::client::command(true, "rib", "register", &there, &signer, stamp, nonce);
+        let wire = xylem_mgmt::client::command(
+            CommandScope::Localhost,
+            "rib",
+            "register",
+            &there,
+            &signer,
+            stamp,
+            nonce,
+        );
         let (wire, mut out) = (wire.unwrap(), Vec::new());
         let (now, app, interest) = (node.now, node.app, Interest::decode(&wire).unwrap());
         node.management.handle_interest(now, app, &interest, &mut node.program, &mut out);

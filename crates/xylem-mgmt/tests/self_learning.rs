@@ -10,7 +10,7 @@ use common::{NOW_MS, Node, name};
 use xylem_forward::{
     FaceId, FaceScope, ForwardingStrategy, IncomingPacket, LearnedRoute, OutgoingPacket, Outlet,
 };
-use xylem_mgmt::{CommandTrust, ManagementConfig, PrefixAnnouncement, client};
+use xylem_mgmt::{CommandScope, CommandTrust, ManagementConfig, PrefixAnnouncement, client};
 use xylem_packet::{Data, DataBuilder, Interest, InterestBuilder, NackReason, Packet};
 use xylem_trust::{Certificate, Signer, TrustStore, ValidityPeriod, self_signed};
 
@@ -116,7 +116,8 @@ impl LearningNetwork {
         let wire = PrefixAnnouncement::sign(prefix.as_ref(), 1, 3_600_000, None, signer).unwrap();
         let stamp = node.stamp();
         let nonce = stamp.nonce[..4].try_into().unwrap();
-        let command = client::announce(true, &wire, signer, stamp, nonce).unwrap();
+        let command =
+            client::announce(CommandScope::Localhost, &wire, signer, stamp, nonce).unwrap();
         let answers = node.send(node.app, &command);
         let data = Data::decode(answers.first().expect("an answer")).unwrap();
         client::response(&Interest::decode(&command).unwrap(), &data).unwrap().code

@@ -215,7 +215,7 @@ pub enum Event {
     PeerGone {
         /// The peer's address.
         peer: FaceAddress,
-        /// Reason.
+        /// The text of a [`xylem_engine::FaceEnd`]: the peer's reason, the system's, or why this end has dropped it.
         why: String,
     },
     /// A peer sent something that did not verify; it was dropped and counted.

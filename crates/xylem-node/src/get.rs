@@ -214,7 +214,15 @@ pub fn get(
         && let Some(path) = taken(&options.save, &signed.manifest)?
     {
         on_event(found(&signed.manifest));
-        return already_there(signed.clone(), &path, options, &store, false, stop, on_event);
+        return already_there(
+            signed.clone(),
+            &path,
+            options,
+            &store,
+            FileInPlace::Unread,
+            stop,
+            on_event,
+        );
     }
     if let Some(signed) = &kept
         && let Some(path) = right_file(&options.save, &signed.manifest, &store, stop, on_event)?
@@ -251,7 +259,7 @@ pub fn get(
         }
         let signed = signed(&fetch, manifest, ticket);
         fetch.leave(stop, on_event);
-        return already_there(signed, &path, options, &store, false, stop, on_event);
+        return already_there(signed, &path, options, &store, FileInPlace::Unread, stop, on_event);
     }
     let mut summary = fetch_ticket(&mut fetch, manifest, options, &store, stop, on_event)?;
     summary.elapsed = started.elapsed();
@@ -381,7 +389,7 @@ fn right_already(
     for what in restore_attributes(store, path, &signed.manifest)? {
         on_event(Event::warning(what));
     }
-    already_there(signed, path, options, store, true, stop, on_event)
+    already_there(signed, path, options, store, FileInPlace::Compared, stop, on_event)
 }
 
 /// Whether a fetch compares a directory that may be complete already with its listing.
@@ -592,13 +600,22 @@ fn deliver_proven_nodes(fetch: &mut Fetch, sink: &mut dyn Sink, tally: &mut Tall
     fetch.close();
 }
 
-/// The final name is taken. Succeeds if the content in place is what the ticket names, as it is if `is_compared`.
+/// What is known of the content under the final name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileInPlace {
+    /// It is what the ticket names.
+    Compared,
+    /// Nothing: it was not read.
+    Unread,
+}
+
+/// The final name is taken. Succeeds if the content in place is what the ticket names.
 fn already_there(
     signed: SignedPublication,
     path: &Path,
     options: &GetOptions,
     store: &Store,
-    is_compared: bool,
+    in_place: FileInPlace,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<GetSummary, GetError> {
@@ -620,7 +637,7 @@ fn already_there(
         ..GetSummary::new(root)
     };
     if !options.serve.as_ref().is_some_and(|serve| serve.seed) {
-        if is_compared {
+        if in_place == FileInPlace::Compared {
             return Ok(summary);
         }
         let found = root_as(store, &canonical, &root, stop, &mut from_library(on_event))?;

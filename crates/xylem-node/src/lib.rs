@@ -41,12 +41,15 @@ pub use discovery::{
 };
 pub use event::{Event, FetchReport, GetterReport, GetterState, ReachStatus, RepositoryChange};
 pub use fetch::{AddressCount, Fetch, FetchError, FetchNext, FetchView, NotPublic, TriedPeer};
-pub use follow::{Asked, VersionDialer, follow, newest};
+pub use follow::{
+    Asked, EvidenceKept, FollowError, NotContinued, VerifiedBefore, VersionDialer, follow, newest,
+};
 pub use get::{GetError, GetOptions, ServeOptions, get};
 pub use look::{list, look};
 pub use node::{
-    MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeError, NodeRole, NodeRoute, RelayAnswer,
-    RelayControl, RelayOptions, RelayOrder, RepoOptions, run_node,
+    AnchorFlaw, ClientListError, MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeError,
+    NodeRole, NodeRoute, RelayAnswer, RelayControl, RelayOptions, RelayOrder, RepoOptions,
+    run_node,
 };
 pub use peers::HostError;
 pub use reaching::{news, to_dial};

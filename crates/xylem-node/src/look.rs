@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::shaping::LinkOptions;
-use xylem_base::{Error, Stop, disk};
+use xylem_base::{Stop, disk};
+use xylem_check::verify::VerificationError;
 use xylem_object::listing::Entry;
 use xylem_object::{Manifest, Ticket};
 use xylem_peers::reachable::PeerAddress;
@@ -39,7 +40,7 @@ pub fn look(
 /// in `store` or from peers. It is proven before the first entry is passed on.
 ///
 /// # Errors
-/// Those of [`xylem_check::verify::list`].
+/// See [`VerificationError`].
 pub fn list(
     store: &Path,
     ticket: &Ticket,
@@ -47,9 +48,9 @@ pub fn list(
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
     each: &mut dyn FnMut(&Entry),
-) -> Result<(), Error> {
+) -> Result<(), VerificationError> {
     let store = Store::open(disk(), store)?;
     let on_event = RefCell::new(on_event);
     let mut peers = RemotePeers::new(asked, None, &on_event);
-    Ok(xylem_check::verify::list(&store, ticket, &mut peers, stop, each)?)
+    xylem_check::verify::list(&store, ticket, &mut peers, stop, each)
 }

@@ -121,7 +121,7 @@ impl DhtEntry {
     /// Has listed addresses punched; returns whether one is new.
     pub(crate) fn punch_to(&self, engine: &mut Engine, place: usize, peers: &ListedPeers) -> bool {
         let now = engine.now();
-        let seen = engine.dht(self.of).map(|dht| dht.observed(false)).unwrap_or_default();
+        let seen = engine.dht(self.of).map(|dht| dht.observed_v4()).unwrap_or_default();
         let Some(punching) = engine.punching(self.of, place) else { return false };
         punching.set_symmetric(is_symmetric(&seen));
         let all = peers.new.iter().chain(&peers.again);

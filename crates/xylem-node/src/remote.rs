@@ -7,12 +7,24 @@ use xylem_base::{Blame, Failure, Stop};
 use xylem_check::{Keep, Remote, Wanted};
 use xylem_object::Ticket;
 use xylem_peers::reachable::PeerAddress;
+use xylem_transfer::AddError;
 use xylem_tree::Geometry;
 
 use crate::event::Event;
 use crate::fetch::Fetch;
 use crate::look_up::resolved;
 use crate::scrub::RepairOptions;
+
+/// Why lost segments cannot be requested.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+struct Unrequested(AddError);
+
+impl Failure for Unrequested {
+    fn blame(&self) -> Blame {
+        Blame::Usage
+    }
+}
 
 /// A publication and the peers that may have it.
 struct RemoteSource {
@@ -135,7 +147,7 @@ impl Remote for RemotePeers<'_, '_> {
         for one in wanted {
             let Wanted { object, root, geometry, segments, verifier } = one;
             let added = fetch.transfer().add_object(object, root, geometry, segments, [], verifier);
-            added.map_err(|e| xylem_base::Error::usage(e.to_string()))?;
+            added.map_err(Unrequested)?;
         }
         match self.noting(|on_event| fetch.drain(stop, on_event, keep)) {
             Ok(()) => {
@@ -147,9 +159,13 @@ impl Remote for RemotePeers<'_, '_> {
         }
     }
 
-    fn leave(&mut self, next: bool) {
+    fn leave(&mut self) {
         self.fetch = None;
-        self.asked += usize::from(next);
+    }
+
+    fn give_up_source(&mut self) {
+        self.fetch = None;
+        self.asked += 1;
     }
 
     fn misbehaved(&self) -> bool {

@@ -45,7 +45,7 @@ pub mod witness;
 
 pub use growing::Growing;
 pub use have::{Have, HaveError};
-pub use keys::{KeyId, PublisherId, PublisherKey};
+pub use keys::{KeyId, PublisherId, PublisherIdError, PublisherKey};
 pub use manifest::{
     Manifest, ManifestError, PublicationKind, sign_manifest, sign_manifest_with, verify_manifest,
     verify_manifest_with,

@@ -3,6 +3,8 @@
 //! A refusal is not signed. It is a reason to ask other peers and, once all have refused, the subject of a message. A
 //! newer version counts only with the publisher's signature.
 
+use std::fmt;
+
 use xylem_forward::FaceId;
 use xylem_object::growing::pointer_target;
 use xylem_object::naming::{self, PublicationRequest};
@@ -20,14 +22,22 @@ pub struct PeerRefusals {
     peers: Vec<Refusing>,
 }
 
+/// What a peer refuses to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusedPart {
+    /// The manifest: it does not have the publication.
+    Manifest,
+    /// Pieces of the content.
+    Pieces,
+}
+
 struct Refusing {
     face: FaceId,
     /// Its address, as shown to the user.
     peer: String,
     /// Whether it has shown a newer version.
     newer: bool,
-    /// It sent the manifest, and refuses pieces.
-    pieces: bool,
+    part: RefusedPart,
 }
 
 impl PeerRefusals {
@@ -36,13 +46,13 @@ impl PeerRefusals {
         Self { wanted: ticket.name.clone(), publisher: ticket.publisher, peers: Vec::new() }
     }
 
-    /// Records that a peer refused the manifest, or with `pieces` parts of the content. Returns true the first time.
-    pub fn refused(&mut self, face: FaceId, peer: String, pieces: bool) -> bool {
-        let known = |gone: &Refusing| gone.peer == peer && gone.pieces == pieces;
+    /// Records that a peer refused a part of the publication. Returns true the first time.
+    pub fn refused(&mut self, face: FaceId, peer: String, part: RefusedPart) -> bool {
+        let known = |gone: &Refusing| gone.peer == peer && gone.part == part;
         if self.peers.iter().any(known) || self.peers.len() >= MOST {
             return false;
         }
-        self.peers.push(Refusing { face, peer, newer: false, pieces });
+        self.peers.push(Refusing { face, peer, newer: false, part });
         true
     }
 
@@ -62,7 +72,7 @@ impl PeerRefusals {
     /// Takes a peer's answer to that; returns whether the packet is one.
     pub fn handle_data(&mut self, from: FaceId, packet: &[u8]) -> bool {
         let Some(prefix) = &self.wanted else { return false };
-        let asked = |gone: &&mut Refusing| gone.face == from && !gone.pieces;
+        let asked = |gone: &&mut Refusing| gone.face == from && gone.part == RefusedPart::Manifest;
         let Some(gone) = self.peers.iter_mut().find(asked) else { return false };
         let Ok(data) = Data::decode(packet) else { return false };
         if !naming::is_metadata(prefix.as_ref().parent(), data.name()) {
@@ -75,23 +85,50 @@ impl PeerRefusals {
         true
     }
 
-    /// Returns the message about refusals, if there are any.
-    pub fn message(&self) -> Option<String> {
-        let said = |gone: &Refusing| match (gone.pieces, gone.newer) {
-            (true, _) => format!("{} {REFUSES_PIECES}", gone.peer),
-            (_, true) => format!("{} no longer offers this version, it has a newer one", gone.peer),
+    /// Returns the refusals; empty if there are none.
+    pub fn list(&self) -> Vec<PeerRefusal> {
+        let why = |gone: &Refusing| match (gone.part, gone.newer) {
+            (RefusedPart::Pieces, _) => RefusalReason::Pieces,
+            (_, true) => RefusalReason::Newer,
             // Without a name there was no question about the newest version.
-            _ if self.wanted.is_none() => {
-                format!(
-                    "{} does not offer this, or no longer does: it may have a newer version",
-                    gone.peer
-                )
-            }
-            _ => format!("{} does not offer this, or no longer does", gone.peer),
+            _ if self.wanted.is_none() => RefusalReason::PerhapsNewer,
+            _ => RefusalReason::NotOffered,
         };
-        let all: Vec<String> = self.peers.iter().map(said).collect();
-        (!all.is_empty()).then(|| format!("{}; ask for a new ticket", all.join("; ")))
+        let refusal = |gone: &Refusing| PeerRefusal { peer: gone.peer.clone(), why: why(gone) };
+        self.peers.iter().map(refusal).collect()
     }
+}
+
+/// A peer that refuses the publication or parts of it. `Display` is a sentence about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerRefusal {
+    /// The peer's address, as shown to the user.
+    pub peer: String,
+    /// Why, as far as is known.
+    pub why: RefusalReason,
+}
+
+impl fmt::Display for PeerRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.peer, self.why)
+    }
+}
+
+/// Why a peer refuses a publication, as far as is known. `Display` is the predicate of a sentence about the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RefusalReason {
+    /// It sent the manifest, and refuses pieces.
+    #[error("{REFUSES_PIECES}")]
+    Pieces,
+    /// It has a newer version.
+    #[error("no longer offers this version, it has a newer one")]
+    Newer,
+    /// It does not have it, and it is unknown whether there is a newer version.
+    #[error("does not offer this, or no longer does: it may have a newer version")]
+    PerhapsNewer,
+    /// It does not have it.
+    #[error("does not offer this, or no longer does")]
+    NotOffered,
 }
 
 /// Predicate of the message about a peer that refuses pieces.

@@ -19,11 +19,13 @@ mod seed;
 
 pub mod code;
 
+mod node_file;
+
 pub mod command_times;
 pub mod relay_bans;
 pub mod relay_clients;
 
 pub use finder::{Finder, PeerToDial};
 pub use finding::{AskedLink, FindExchange, FindOutcome, NOT_THERE};
-pub use gone::{PeerRefusals, REFUSES_PIECES};
+pub use gone::{PeerRefusal, PeerRefusals, REFUSES_PIECES, RefusalReason, RefusedPart};
 pub use seed::port_of;

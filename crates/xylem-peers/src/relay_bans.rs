@@ -1,17 +1,14 @@
 //! Stores which clients a relay's operator keeps away, in `STORE/relay-bans`: a link key, an address or a network in a
 //! line.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 
-use xylem_base::disk;
 use xylem_reach::relay::{MAX_BANS, RelayBan};
-use xylem_store::{Clobber, StoreError, write_atomically};
+use xylem_store::{Durability, StoreError};
 
-const NAME: &str = "relay-bans";
-/// Largest file, bytes.
-const MAX_FILE: u64 = 1 << 20;
+use crate::node_file::NodeFile;
+
+const FILE: NodeFile = NodeFile { name: "relay-bans", max: 1 << 20 };
 
 /// Loads the bans; none if there is no file.
 ///
@@ -19,16 +16,9 @@ const MAX_FILE: u64 = 1 << 20;
 /// The file cannot be read, has a line that is no ban, or more lines than there may be bans. A part of it is never
 /// returned: the rest would be lost with the next [`keep`].
 pub fn load(store: &Path) -> Result<Vec<RelayBan>, StoreError> {
-    let path = store.join(NAME);
-    let damaged = |what| StoreError::Corrupt { path: path.clone(), offset: 0, what };
-    let failed = |e| StoreError::from_io("read", &path, None, e);
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(failed(e)),
-        Ok(meta) if meta.is_file() && meta.len() <= MAX_FILE => {}
-        Ok(_) => return Err(damaged("it is not a file that xylem writes")),
-    }
-    let text = fs::read_to_string(&path).map_err(failed)?;
+    let Some(file) = FILE.read(store)? else { return Ok(Vec::new()) };
+    let damaged = |what| FILE.damaged(store, what);
+    let text = String::from_utf8_lossy(&file);
     if text.lines().count() > MAX_BANS {
         return Err(damaged("it has more lines than a relay may have bans"));
     }
@@ -42,12 +32,13 @@ pub fn load(store: &Path) -> Result<Vec<RelayBan>, StoreError> {
 /// The file cannot be written.
 pub fn keep(store: &Path, bans: &[RelayBan]) -> Result<(), StoreError> {
     let text: String = bans.iter().map(|ban| format!("{ban}\n")).collect();
-    write_atomically(&*disk(), &store.join(NAME), text.as_bytes(), 0o600, Clobber::Replace)
+    FILE.write(store, text.as_bytes(), Durability::Device)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn bans_are_loaded_as_they_were_kept() {
@@ -57,10 +48,10 @@ mod tests {
         let bans: Vec<RelayBan> = bans.iter().map(|text| text.parse().unwrap()).collect();
         keep(dir.path(), &bans).unwrap();
         assert_eq!(load(dir.path()).unwrap(), bans);
-        fs::write(dir.path().join(NAME), "192.0.2.0/24\nnobody\n").unwrap();
+        fs::write(FILE.path(dir.path()), "192.0.2.0/24\nnobody\n").unwrap();
         assert!(load(dir.path()).is_err());
         let many: String = (0..=MAX_BANS).map(|i| format!("2001:db8::{i:x}\n")).collect();
-        fs::write(dir.path().join(NAME), many).unwrap();
+        fs::write(FILE.path(dir.path()), many).unwrap();
         assert!(load(dir.path()).is_err());
     }
 }

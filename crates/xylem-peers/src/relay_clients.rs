@@ -2,42 +2,23 @@
 //! restart (docs/spec/reach.md, "A relay that has lost its state").
 
 use std::fs;
-use std::io;
 use std::path::Path;
 
-use xylem_base::disk;
-use xylem_hash::hash;
-use xylem_store::{Clobber, Durability, StoreError, write_whole};
+use xylem_store::{Durability, StoreError};
 
-const NAME: &str = "relay-clients";
-/// Largest file, bytes; enough for two and a half million clients.
-const MAX_FILE: u64 = 64 << 20;
-/// Length of the hash at the end of the file, bytes.
-const HASH_LEN: usize = 32;
+use crate::node_file::{NodeFile, hashed_content};
+
+/// Enough for two and a half million clients.
+const FILE: NodeFile = NodeFile { name: "relay-clients", max: 64 << 20 };
 
 /// Loads what was stored last; empty if there is no file.
 ///
 /// # Errors
 /// The file cannot be read or is damaged.
 pub fn load(store: &Path) -> Result<Vec<u8>, StoreError> {
-    let path = store.join(NAME);
-    let damaged = |what| StoreError::Corrupt { path: path.clone(), offset: 0, what };
-    let failed = |e| StoreError::from_io("read", &path, None, e);
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(failed(e)),
-        Ok(meta) if meta.is_file() && meta.len() <= MAX_FILE => {}
-        Ok(_) => return Err(damaged("it is not a file that xylem writes")),
-    }
-    let mut bytes = fs::read(&path).map_err(failed)?;
-    let is_whole = bytes
-        .split_last_chunk::<HASH_LEN>()
-        .is_some_and(|(clients, kept)| hash(clients).as_bytes() == kept);
-    if !is_whole {
-        return Err(damaged("its checksum is wrong"));
-    }
-    bytes.truncate(bytes.len() - HASH_LEN);
-    Ok(bytes)
+    let Some(file) = FILE.read(store)? else { return Ok(Vec::new()) };
+    let clients = hashed_content(&file).map(<[u8]>::to_vec);
+    clients.ok_or_else(|| FILE.damaged(store, "its checksum is wrong"))
 }
 
 /// Stores the clients. The file outlives the process, but not a loss of power: keep-alives recover from that, so there
@@ -46,15 +27,13 @@ pub fn load(store: &Path) -> Result<Vec<u8>, StoreError> {
 /// # Errors
 /// The file cannot be written.
 pub fn keep(store: &Path, clients: &[u8]) -> Result<(), StoreError> {
-    let whole = [clients, hash(clients).as_bytes()].concat();
-    let path = store.join(NAME);
-    write_whole(&*disk(), &path, &whole, 0o600, Clobber::Replace, Durability::Cached)
+    FILE.write_hashed(store, clients, Durability::Cached)
 }
 
 /// Removes the file: a relay that ends in good order has notified its clients.
 pub fn forget(store: &Path) {
     // A file that stays only causes notices that clients ignore.
-    let _ = fs::remove_file(store.join(NAME));
+    let _ = fs::remove_file(FILE.path(store));
 }
 
 #[cfg(test)]
@@ -68,7 +47,7 @@ mod tests {
         assert!(load(store).unwrap().is_empty());
         keep(store, &[7; 52]).unwrap();
         assert_eq!(load(store).unwrap(), [7; 52]);
-        let file = store.join(NAME);
+        let file = FILE.path(store);
         let whole = fs::read(&file).unwrap();
         for len in [0, 1, 26, 52, whole.len() - 1] {
             fs::write(&file, &whole[..len]).unwrap();

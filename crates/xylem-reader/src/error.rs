@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use xylem_base::{Blame, Error, Failure, advised, blame_of};
+use xylem_base::{Blame, Failure, advised, blame_of};
 use xylem_files::ListedError;
 use xylem_node::FetchError;
 use xylem_object::ManifestError;
@@ -66,6 +66,6 @@ impl From<ReaderError> for io::Error {
             ReaderError::NoFile(_) => io::ErrorKind::InvalidInput,
             _ => io::ErrorKind::Other,
         };
-        io::Error::new(kind, Error::from(e).message)
+        io::Error::new(kind, e.to_string())
     }
 }

@@ -5,6 +5,6 @@ mod followed;
 mod shown;
 mod watch;
 
-pub use followed::{FollowError, FollowedStream, begins_with};
+pub use followed::{FollowedStream, FollowedStreamError, begins_with};
 pub use shown::ContinuationProof;
 pub use watch::PointerWatch;

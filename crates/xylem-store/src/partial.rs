@@ -476,7 +476,7 @@ impl Partial {
                 return Err(changed);
             }
         }
-        store.finish_partial(outboard, true)
+        store.finish_partial(outboard)
     }
 
     fn foreign(&self, offset: u64) -> StoreError {

@@ -420,7 +420,7 @@ impl Staging {
     pub fn discard(mut self) -> Result<(), StoreError> {
         self.folders.close();
         remove_tree(&**self.store.medium(), self.folders.path())?;
-        self.store.finish_partial(&self.locked, false)
+        self.store.discard_partial(&self.locked)
     }
 
     /// Writes what is buffered and closes all handles.
@@ -434,7 +434,9 @@ impl Staging {
     fn keep_outboards(&self) -> Result<(), StoreError> {
         // Ours has holes for files that were left out or written whole. An existing one was made by publishing, which
         // leaves none.
-        let new = self.store.object(&self.root, ObjectPart::FileOutboards)?.is_none();
-        self.store.finish_partial(&self.locked, new)
+        match self.store.object(&self.root, ObjectPart::FileOutboards)? {
+            None => self.store.finish_partial(&self.locked),
+            Some(_) => self.store.discard_partial(&self.locked),
+        }
     }
 }

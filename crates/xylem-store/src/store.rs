@@ -300,16 +300,26 @@ impl Store {
         Ok(LockedPart { root, part, file, name: own_name, own: None, note: None })
     }
 
-    /// Moves a part of a complete fetch among the finished ones, or removes it.
+    /// Moves a part of a complete fetch among the finished ones.
     ///
     /// # Errors
     /// The medium's.
-    pub(crate) fn finish_partial(&self, locked: &LockedPart, keep: bool) -> Result<(), StoreError> {
-        if keep {
-            self.rename(&locked.name, &object_name(&locked.root, locked.part))?;
-        } else {
-            self.remove_named(&locked.name)?;
-        }
+    pub(crate) fn finish_partial(&self, locked: &LockedPart) -> Result<(), StoreError> {
+        self.rename(&locked.name, &object_name(&locked.root, locked.part))?;
+        self.remove_own(locked)
+    }
+
+    /// Removes a part of a fetch.
+    ///
+    /// # Errors
+    /// The medium's.
+    pub(crate) fn discard_partial(&self, locked: &LockedPart) -> Result<(), StoreError> {
+        self.remove_named(&locked.name)?;
+        self.remove_own(locked)
+    }
+
+    /// Removes the lock of the fetch's place.
+    fn remove_own(&self, locked: &LockedPart) -> Result<(), StoreError> {
         if let Some(own) = &locked.own
             && let Some(name) = own.path().file_name()
         {

@@ -50,6 +50,26 @@ pub enum FolderStep {
     InStep,
 }
 
+/// The place of a member in its group, by the founder's list or the schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum MemberStanding {
+    /// It has not been determined yet.
+    #[default]
+    #[serde(rename = "")]
+    Unknown,
+    /// It has founded the group.
+    Founder,
+    /// It may write.
+    Member,
+    /// Changes made at it stay there.
+    ReadOnly,
+    /// For ourselves: the founder has removed us, or has not admitted us.
+    None,
+    /// For another member: the founder has removed it.
+    Removed,
+}
+
 /// The status of a folder, for `sync DIR --status`, `sync --list` and `xylem ui`. The process that keeps the folder in
 /// step replaces `STORE/sync/ID/status.json` after changes, at most once a second. Times are milliseconds since 1970. Its
 /// JSON is an event of docs/spec/json-events.md.
@@ -62,8 +82,8 @@ pub struct SyncStatus {
     pub name: String,
     /// Our key in the group.
     pub key: String,
-    /// Our role: `founder`, `member`, `read_only` (changes made here stay here) or `none`.
-    pub role: String,
+    /// Our role: any but [`MemberStanding::Removed`].
+    pub role: MemberStanding,
     /// Why other members refuse its links.
     pub refused: Option<String>,
     /// What it does.
@@ -104,8 +124,8 @@ pub struct MemberStatus {
     pub name: String,
     /// Its key in the group.
     pub key: String,
-    /// One of: `founder`, `member`, `read_only`, `removed`.
-    pub role: String,
+    /// Its role: any but [`MemberStanding::None`].
+    pub role: MemberStanding,
     /// Whether there is a link to it.
     pub here: bool,
     /// Since when that is so.
@@ -220,7 +240,10 @@ impl SyncStatus {
         let member = |(said, _): (MemberStatement, Vec<u8>)| MemberStatus {
             name: said.name,
             key: said.member.to_string(),
-            role: if said.member == founder { "founder" } else { "member" }.to_owned(),
+            role: match said.member == founder {
+                true => MemberStanding::Founder,
+                false => MemberStanding::Member,
+            },
             since_ms: said.number,
             ..MemberStatus::default()
         };

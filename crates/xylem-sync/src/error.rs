@@ -4,9 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use xylem_base::{Blame, Failure, advised, blame_of};
-use xylem_folder::{FolderError, HomeError, PartTooLong};
+use xylem_folder::{FolderError, HomeError, IndexError, PartTooLong};
 use xylem_keys::KeyFileError;
 use xylem_node::{GetError, HostLookupError, HostPortError, ResolveError, ShareError};
+use xylem_object::TicketError;
 use xylem_store::StoreError;
 
 /// Why a folder is not kept in step any more.
@@ -40,7 +41,7 @@ pub enum SyncError {
         /// The member's name.
         member: String,
         /// Why it is refused.
-        why: String,
+        why: IndexRefusal,
     },
     /// A member cannot have this name.
     #[error("{0:?}: a member's name is up to 64 bytes of letters, digits, -, _ and @")]
@@ -99,6 +100,33 @@ impl SyncError {
     pub(crate) fn disk(path: &Path) -> impl Fn(io::Error) -> Self + '_ {
         |error| Self::Disk { path: path.to_path_buf(), error }
     }
+}
+
+/// Why a member's index is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum IndexRefusal {
+    /// Its ticket names another publisher than the member.
+    #[error("another member has published it")]
+    OtherPublisher,
+    /// The ticket of the content names another publisher than the member.
+    #[error("another member has published its content")]
+    OtherContent,
+    /// It is larger than an index may be.
+    #[error("it is too large")]
+    TooLarge,
+    /// It does not belong to the member's statement.
+    #[error("it does not have the state that the member has announced")]
+    OtherState,
+    /// It is malformed.
+    #[error(transparent)]
+    Form(#[from] IndexError),
+    /// It cannot be read.
+    #[error(transparent)]
+    Unread(#[from] FolderError),
+    /// The ticket of the content is malformed.
+    #[error(transparent)]
+    Ticket(#[from] TicketError),
 }
 
 /// Why a remembered address to listen at is of no use any more.

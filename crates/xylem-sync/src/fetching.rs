@@ -10,15 +10,15 @@ use xylem_node::{Event, GetError, GetOptions, get};
 use xylem_object::Ticket;
 
 use crate::asking::FetchTurns;
-use crate::error::SyncError;
+use crate::error::{IndexRefusal, SyncError};
 use crate::keeping::{SyncEvent, SyncOptions};
 
 /// A fetch without progress for this long ends, and is tried again later.
 const GIVE_UP: Duration = Duration::from_secs(10);
 
 /// The error for an index that is refused.
-pub(crate) fn odd(said: &MemberStatement, why: &str) -> SyncError {
-    SyncError::Index { member: said.name.clone(), why: why.to_owned() }
+fn odd(said: &MemberStatement, why: impl Into<IndexRefusal>) -> SyncError {
+    SyncError::Index { member: said.name.clone(), why: why.into() }
 }
 
 /// Fetches a member's index to the file `at`, where an older one may lie. Returns the index, and the ticket of the
@@ -30,11 +30,11 @@ pub(crate) fn index(
     at: &Path,
     stop: &Stop,
 ) -> Result<(StoredIndex, Ticket), SyncError> {
-    let odd = |why: &str| odd(said, why);
+    let odd = |why: IndexRefusal| odd(said, why);
     let save = SaveOptions::to(Output::At(at.to_path_buf()), Existing::Overwrite);
     let ticket = Ticket { link_key: Some(said.link_key), ..said.index.clone() };
     if ticket.publisher != said.member {
-        return Err(odd("another member has published it"));
+        return Err(odd(IndexRefusal::OtherPublisher));
     }
     let too_large = stop.part();
     let fetched = fetch(options, asking, ticket, save, &too_large, &mut |event| match event {
@@ -45,21 +45,21 @@ pub(crate) fn index(
     });
     if let Err(e) = fetched {
         return Err(if too_large.raised() && !stop.raised() {
-            odd("it is too large")
+            odd(IndexRefusal::TooLarge)
         } else {
             e.into()
         });
     }
     let index = StoredIndex::open(at).map_err(|e| match e {
-        FolderError::Index { why, .. } => odd(&why.to_string()),
-        e => odd(&e.to_string()),
+        FolderError::Index { why, .. } => odd(why.into()),
+        e => odd(e.into()),
     })?;
     if index.state() != said.state {
-        return Err(odd("it does not have the state that the member has announced"));
+        return Err(odd(IndexRefusal::OtherState));
     }
-    let content = Ticket::from_bytes(&index.about).map_err(|e| odd(&e.to_string()))?;
+    let content = Ticket::from_bytes(&index.about).map_err(|e| odd(e.into()))?;
     if content.publisher != said.member {
-        return Err(odd("another member has published its content"));
+        return Err(odd(IndexRefusal::OtherContent));
     }
     Ok((index, Ticket { link_key: Some(said.link_key), ..content }))
 }

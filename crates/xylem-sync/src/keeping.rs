@@ -1,5 +1,6 @@
 //! [`sync()`]: keeps a folder in step with those of other members (docs/spec/sync.md, "Folders").
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use std::time::{Duration, Instant};
 use xylem_base::{FileMedium, Stop, canonical};
 use xylem_files::walk::Selection;
 use xylem_folder::{
-    FolderWatcher, HomeError, Invitation, LastRun, OWN, RoleSchema, SyncFolder, SyncHome,
-    VersionPolicy, Watched, present,
+    FolderWatcher, HomeError, Invitation, LastRun, LinkRefusal, NotAdmitted, OWN, RoleSchema,
+    SyncFolder, SyncHome, VersionPolicy, Watched, present,
 };
 use xylem_keys::Keyring;
 use xylem_link::StaticKey;
@@ -19,8 +20,8 @@ use xylem_node::{
     AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
     ShareOptions, look_up_place, resolve, serve_group, wall_clock,
 };
-use xylem_object::PublisherKey;
 use xylem_object::ticket::Address;
+use xylem_object::{PublisherId, PublisherKey};
 use xylem_peers::reachable::{PeerAddress, PeerUri, Relay};
 
 use crate::board::{FolderStep, StatusBoard, SyncStatus, paused};
@@ -41,9 +42,10 @@ pub struct SyncOptions {
     pub schema: Option<RoleSchema>,
     /// The key whose certificate makes us a member, and the certificates between its own and an anchor.
     pub sign: Option<(String, Vec<PathBuf>)>,
-    /// Settings to remember: the next run takes them over unless it has others. `None`: those remembered stay.
-    pub last: Option<LastRun>,
-    /// As for a share. Empty while `last` is `None`: where the last run listened.
+    /// The settings that later runs take over unless they have others of their own. `None`: those that are remembered
+    /// stay.
+    pub remember: Option<LastRun>,
+    /// As for a share. Empty while `remember` is `None`: where the last run listened.
     pub listen: Vec<PeerAddress>,
     /// As for a share.
     pub announce: Vec<Address>,
@@ -75,7 +77,7 @@ impl SyncOptions {
             name: None,
             schema: None,
             sign: None,
-            last: None,
+            remember: None,
             listen: Vec::new(),
             announce: Vec::new(),
             relays: Vec::new(),
@@ -94,13 +96,13 @@ impl SyncOptions {
         let before = home.last_run()?;
         let name = self.name.clone().or_else(|| before.name.clone());
         let name = name.unwrap_or_else(usual_member_name);
-        let listen = match &self.last {
-            None if self.listen.is_empty() => listen_at(&before.listen)?,
+        let listen = match &self.remember {
+            None if self.listen.is_empty() => remembered_links(&before.listen)?,
             _ => self.listen.clone(),
         };
         let versions = self.versions.or(before.versions).unwrap_or_default();
         let xattrs = self.xattrs.unwrap_or(before.xattrs);
-        let last = match &self.last {
+        let last = match &self.remember {
             Some(last) => last.clone(),
             None => LastRun { name: before.name.or_else(|| Some(name.clone())), ..before },
         };
@@ -110,14 +112,14 @@ impl SyncOptions {
             listen,
             versions: Some(versions),
             xattrs: Some(xattrs),
-            last: Some(last),
+            remember: Some(last),
             ..self.clone()
         })
     }
 }
 
 /// Resolves remembered addresses to listen at.
-fn listen_at(texts: &[String]) -> Result<Vec<PeerAddress>, SyncError> {
+fn remembered_links(texts: &[String]) -> Result<Vec<PeerAddress>, SyncError> {
     let one =
         |text: &String| place(text).map_err(|why| SyncError::Listen { at: text.clone(), why });
     texts.iter().map(one).collect()
@@ -215,7 +217,7 @@ pub enum SyncEvent {
         /// Its key.
         key: String,
         /// Why it is no member.
-        why: String,
+        why: NotAdmitted,
     },
     /// Other members have changed files that our rules include. The change has no effect here until it is accepted.
     RulesWait {
@@ -224,10 +226,8 @@ pub enum SyncEvent {
     },
     /// Other members refuse our links, because we are no member.
     TurnedAway {
-        /// Whether the founder has removed us, as it reports itself.
-        removed: bool,
         /// Why, and what can be done.
-        why: String,
+        why: LinksRefused,
     },
     /// Another process keeps the folder in step; it announces the change of members.
     Noted,
@@ -235,6 +235,56 @@ pub enum SyncEvent {
     ReadOnly,
     /// An event of serving.
     Other(Event),
+}
+
+/// Why other members refuse our links. Its `Display` also tells what can be done.
+#[derive(Clone, Debug)]
+pub struct LinksRefused {
+    /// Whether the founder refuses them; else other members do.
+    pub by_founder: bool,
+    /// The reason that they give.
+    pub why: LinkRefusal,
+    /// Our key in the group.
+    pub key: PublisherId,
+}
+
+impl LinksRefused {
+    /// Returns whether the founder has removed us, as it reports itself.
+    #[must_use]
+    pub fn is_removal(&self) -> bool {
+        self.by_founder && self.why == LinkRefusal::Removed
+    }
+}
+
+impl fmt::Display for LinksRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, stays) = (&self.key, "the files here stay as they are");
+        match (self.by_founder, self.why) {
+            (true, LinkRefusal::Removed) => write!(
+                f,
+                "this member was removed from the group by its founder: nothing is sent or received any more; {stays}"
+            ),
+            (true, LinkRefusal::Unnamed) => write!(
+                f,
+                "the group is closed, and the founder has removed this member or not admitted it: it takes no part until the founder runs \
+                 `xylem sync DIR --allow {key}`; {stays}"
+            ),
+            (true, LinkRefusal::NotCertified) => write!(
+                f,
+                "the group's schema does not admit this member by its certificates: nothing is sent or received; name a key \
+                 whose certificate it admits: `xylem sync DIR --sign key:NAME`; {stays}"
+            ),
+            (_, LinkRefusal::NoPlace) => write!(
+                f,
+                "the group is full: this member takes no part until the founder runs `xylem sync DIR --allow {key}`"
+            ),
+            (false, _) => write!(
+                f,
+                "other members refuse links from this one: the founder has probably removed it from the group, but can't be reached to \
+                 confirm that; {stays}"
+            ),
+        }
+    }
 }
 
 /// Messages to the thread that keeps the folder in step.

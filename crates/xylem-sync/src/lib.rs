@@ -15,9 +15,9 @@ mod naming;
 mod staged;
 
 pub use board::{
-    FetchingStatus, FolderStep, MemberStatus, MissingStatus, StatusBoard, SyncStatus, all_statuses,
-    is_paused, pause,
+    FetchingStatus, FolderStep, MemberStanding, MemberStatus, MissingStatus, StatusBoard,
+    SyncStatus, all_statuses, is_paused, pause,
 };
-pub use error::{OldPlaceError, SyncError};
-pub use keeping::{SyncEvent, SyncOptions, sync};
+pub use error::{IndexRefusal, OldPlaceError, SyncError};
+pub use keeping::{LinksRefused, SyncEvent, SyncOptions, sync};
 pub use naming::{is_member_name, usual_member_name};

@@ -145,7 +145,7 @@ fn settings_of_the_last_run_are_kept_and_used() {
         let home = SyncHome::existing(&options.store, &options.folder.canonicalize().unwrap());
         (name, options.board.status().xattrs, home.unwrap().last_run().unwrap())
     };
-    let first = SyncOptions { xattrs: Some(true), last: Some(last.clone()), ..given.clone() };
+    let first = SyncOptions { xattrs: Some(true), remember: Some(last.clone()), ..given.clone() };
     assert_eq!(run(&first), ("a".to_owned(), true, last.clone()));
     let plain = SyncOptions::new(given.folder.clone(), given.store.clone());
     assert_eq!(run(&plain), ("a".to_owned(), true, last.clone()));

@@ -56,7 +56,7 @@ impl PrivateKey {
         }
         let version = outer.element(der::INTEGER)?;
         if outer.peek() == Some(der::OCTET_STRING) {
-            return ecdsa(bytes, true);
+            return ecdsa(bytes, CurveName::Within);
         }
         // RSAPrivateKey (RFC 8017, appendix A.1.2): the modulus follows the version.
         if outer.peek() == Some(der::INTEGER) {
@@ -76,7 +76,7 @@ impl PrivateKey {
             }
             OID_EC => {
                 check_curve(algorithm.element(der::OBJECT_IDENTIFIER)?)?;
-                ecdsa(key, false)
+                ecdsa(key, CurveName::Around)
             }
             OID_RSA => Err(KeyError::RsaPrivate),
             _ => Err(KeyError::Unsupported),
@@ -94,7 +94,7 @@ impl PrivateKey {
             PrivateKeySecret::EcdsaP256 { scalar, point } => {
                 der::write(&mut algorithm, der::OBJECT_IDENTIFIER, OID_EC);
                 der::write(&mut algorithm, der::OBJECT_IDENTIFIER, OID_P256);
-                key = sec1(scalar, point, false);
+                key = sec1(scalar, point, CurveName::Around);
             }
         }
         let mut inner = Zeroizing::new(Vec::new());
@@ -149,7 +149,7 @@ impl PrivateKey {
     pub fn to_packet(&self, key_name: NameRef<'_>) -> Result<Zeroizing<Vec<u8>>, EncodeError> {
         let content = match &self.0 {
             PrivateKeySecret::Ed25519(_) => self.to_pkcs8(),
-            PrivateKeySecret::EcdsaP256 { scalar, point } => sec1(scalar, point, true),
+            PrivateKeySecret::EcdsaP256 { scalar, point } => sec1(scalar, point, CurveName::Within),
         };
         let mut out = Zeroizing::new(Vec::new());
         let builder = DataBuilder::new(key_name).content_type(SIGNING_KEY);
@@ -181,8 +181,17 @@ pub fn is_key_packet(wire: &[u8]) -> bool {
     Data::decode(wire).is_ok_and(|data| data.meta().content_type == SIGNING_KEY)
 }
 
-/// Reads an ECPrivateKey. If it stands `alone`, it has to name its curve.
-fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
+/// Where the curve of an ECPrivateKey is named.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum CurveName {
+    /// In the key itself, which stands alone.
+    Within,
+    /// In the PKCS #8 structure around it.
+    Around,
+}
+
+/// Reads an ECPrivateKey.
+fn ecdsa(bytes: &[u8], curve_name: CurveName) -> Result<PrivateKey, KeyError> {
     let mut fields = der::DerReader::new(der::only(bytes, der::SEQUENCE)?);
     if fields.element(der::INTEGER)? != [1] {
         return Err(KeyError::Malformed);
@@ -191,7 +200,7 @@ fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
     if fields.peek() == Some(CURVE) {
         let curve = der::only(fields.element(CURVE)?, der::OBJECT_IDENTIFIER);
         check_curve(curve.map_err(|_| KeyError::Unsupported)?)?;
-    } else if alone {
+    } else if curve_name == CurveName::Within {
         return Err(KeyError::Unsupported);
     }
     let scalar = Zeroizing::new(scalar.try_into().map_err(|_| KeyError::Unsupported)?);
@@ -208,12 +217,12 @@ fn ecdsa(bytes: &[u8], alone: bool) -> Result<PrivateKey, KeyError> {
     Ok(key)
 }
 
-fn sec1(scalar: &[u8; 32], point: &[u8; 65], with_curve: bool) -> Zeroizing<Vec<u8>> {
+fn sec1(scalar: &[u8; 32], point: &[u8; 65], curve_name: CurveName) -> Zeroizing<Vec<u8>> {
     let mut fields = Zeroizing::new(Vec::with_capacity(160));
     der::write(&mut fields, der::INTEGER, &[1]);
     der::write(&mut fields, der::OCTET_STRING, scalar);
     let mut inner = Vec::new();
-    if with_curve {
+    if curve_name == CurveName::Within {
         der::write(&mut inner, der::OBJECT_IDENTIFIER, OID_P256);
         der::write(&mut fields, CURVE, &inner);
         inner.clear();

@@ -3,19 +3,111 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use xylem_base::{Blame, Error, UnixTime};
+use xylem_base::{Blame, Failure, UnixTime, advised, blame_of};
 use xylem_files::Testimony;
+use xylem_hash::Hash;
 use xylem_object::witness::{Evidence, HistorySplit, SignedVersion, VersionStep, step};
 use xylem_packet::Name;
+use xylem_store::StoreError;
 
 use super::demand::{CosignatureDemand, NamedStatement};
-use super::newest::ASK_EVERY;
+use super::newest::{ASK_EVERY, QuestionError};
 use super::questions::OpenQuestions;
 use super::record::keep_evidence;
 use super::versions::VersionSource;
 
 /// Pause before peers are asked again, while co-signatures are missing.
 const AGAIN: Duration = Duration::from_millis(250);
+
+/// Why co-signatures cannot be collected. `E`: why peers send nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WitnessedError<E> {
+    /// Failures of peers, or it was stopped.
+    #[error(transparent)]
+    Peers(E),
+    /// No peer can be asked.
+    #[error(transparent)]
+    Question(#[from] QuestionError),
+    /// A witness has co-signed another content as this version.
+    #[error(
+        "TWO HISTORIES: {witness} has co-signed other content as v={version} of {object}, with root {root}"
+    )]
+    OtherContent {
+        /// The witness.
+        witness: Name,
+        /// The version.
+        version: u64,
+        /// The publication's name without the version.
+        object: Name,
+        /// Root of the content that the witness has co-signed.
+        root: Hash,
+    },
+    /// Evidence cannot be stored.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+}
+
+impl<E: Failure + 'static> Failure for WitnessedError<E> {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Peers(e) => e.blame(),
+            Self::Question(e) => e.blame(),
+            Self::OtherContent { .. } => Blame::Data,
+            Self::Store(e) => blame_of(e),
+        }
+    }
+}
+
+/// Why the co-signatures of a version do not satisfy a demand.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NotCosigned {
+    /// A witness has co-signed a version that does not begin with this one.
+    #[error(
+        "TWO HISTORIES: a witness has co-signed another one; {split}{}",
+        evidence_hint(evidence)
+    )]
+    Split {
+        /// How the two histories differ.
+        split: HistorySplit,
+        /// Path of the evidence.
+        evidence: PathBuf,
+    },
+    /// There are too few co-signatures.
+    #[error(
+        "co-signed by {by} of {}, not by {}; a version that is new, or hidden from a witness, has no co-signature",
+        wanted_witnesses(*wanted),
+        names(missing)
+    )]
+    TooFew {
+        /// Number of co-signatures.
+        by: usize,
+        /// Number of required witnesses.
+        wanted: usize,
+        /// Named witnesses without a co-signature.
+        missing: Vec<Name>,
+    },
+}
+
+fn wanted_witnesses(wanted: usize) -> String {
+    match wanted {
+        1 => "1 wanted witness".to_owned(),
+        wanted => format!("{wanted} wanted witnesses"),
+    }
+}
+
+fn names(all: &[Name]) -> String {
+    all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl Failure for NotCosigned {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Split { .. } => Blame::Data,
+            Self::TooFew { .. } => Blame::Network,
+        }
+    }
+}
 
 /// Result of asking for co-signatures.
 #[derive(Clone, Debug)]
@@ -41,29 +133,16 @@ impl Witnessed {
     /// Checks that there are enough co-signatures.
     ///
     /// # Errors
-    /// There are not enough ([`Blame::Network`]), or there are two histories ([`Blame::Data`]).
-    pub fn enough(&self) -> Result<(), Error> {
+    /// See [`NotCosigned`].
+    pub fn enough(&self) -> Result<(), NotCosigned> {
         if let Some((split, path)) = &self.split {
-            let message = format!(
-                "TWO HISTORIES: a witness has co-signed another one; {split}{}",
-                evidence_hint(path)
-            );
-            return Err(Error { blame: Blame::Data, message });
+            return Err(NotCosigned::Split { split: *split, evidence: path.clone() });
         }
         if self.is_enough() {
             return Ok(());
         }
-        let missing: Vec<String> = self.missing.iter().map(ToString::to_string).collect();
-        let wanted = match self.wanted {
-            1 => "1 wanted witness".to_owned(),
-            wanted => format!("{wanted} wanted witnesses"),
-        };
-        let message = format!(
-            "co-signed by {} of {wanted}, not by {}; a version that is new, or hidden from a witness, has no co-signature",
-            self.by.len(),
-            missing.join(", ")
-        );
-        Err(Error { blame: Blame::Network, message })
+        let (by, wanted, missing) = (self.by.len(), self.wanted, self.missing.clone());
+        Err(NotCosigned::TooFew { by, wanted, missing })
     }
 
     /// Returns how long the oldest co-signature is still new enough for the demand; `None` if it has no age limit.
@@ -87,15 +166,14 @@ pub fn evidence_hint(path: &Path) -> String {
 /// is stored in `store`.
 ///
 /// # Errors
-/// It was stopped; evidence cannot be stored; [`Blame::Data`] if a witness has co-signed another content as this
-/// version.
-pub fn witnessed(
-    peers: &mut impl VersionSource,
+/// See [`WitnessedError`].
+pub fn witnessed<V: VersionSource>(
+    peers: &mut V,
     newest: &SignedVersion,
     demand: &CosignatureDemand,
     store: &Path,
     give_up: Duration,
-) -> Result<Witnessed, Error> {
+) -> Result<Witnessed, WitnessedError<V::Error>> {
     peers.watch(newest.object.clone());
     let by = vec![None; demand.named()];
     let open = OpenQuestions::of(newest.object.clone());
@@ -105,9 +183,8 @@ pub fn witnessed(
     loop {
         let list = asking.list(peers)?;
         for said in list {
-            if let Some(evidence) = asking.count_statement(peers, said)? {
-                let what = evidence.split().map_err(|e| Error::usage(e.to_string()))?;
-                split = Some((what, keep_evidence(store, &evidence)?));
+            if let Some(proven) = asking.count_statement(peers, said)? {
+                split = Some((proven.split, keep_evidence(store, &proven.evidence)?));
             }
         }
         let heard = asking.by.iter().flatten().count();
@@ -116,13 +193,19 @@ pub fn witnessed(
         }
         let again = peers.now() + AGAIN;
         while peers.now() < again {
-            peers.wait(again)?;
+            peers.wait(again).map_err(WitnessedError::Peers)?;
         }
     }
     let silent = |(at, by): (usize, &Option<Testimony>)| by.is_none().then(|| demand.name(at));
     let missing = asking.by.iter().enumerate().filter_map(silent).collect();
     let by = asking.by.into_iter().flatten().collect();
     Ok(Witnessed { by, missing, wanted: demand.threshold(), split })
+}
+
+/// Two histories, and what proves them.
+struct ProvenSplit {
+    split: HistorySplit,
+    evidence: Evidence,
 }
 
 struct CosignatureQuery<'a> {
@@ -137,7 +220,10 @@ struct CosignatureQuery<'a> {
 impl CosignatureQuery<'_> {
     /// Asks the connected peers for co-signatures, and returns the first list that is not empty. It is empty if all
     /// have none, or no answer comes within a second. Later answers are left for the next call.
-    fn list(&mut self, peers: &mut impl VersionSource) -> Result<Vec<NamedStatement>, Error> {
+    fn list<V: VersionSource>(
+        &mut self,
+        peers: &mut V,
+    ) -> Result<Vec<NamedStatement>, WitnessedError<V::Error>> {
         self.open.ask(peers)?;
         let until = peers.now() + ASK_EVERY;
         while peers.now() < until {
@@ -149,27 +235,27 @@ impl CosignatureQuery<'_> {
                     return Ok(said);
                 }
             }
-            peers.wait(until)?;
+            peers.wait(until).map_err(WitnessedError::Peers)?;
         }
         Ok(Vec::new())
     }
 
     /// Counts a statement about our version, or about one that begins with it; returns evidence if it shows two
     /// histories.
-    fn count_statement(
+    fn count_statement<V: VersionSource>(
         &mut self,
-        peers: &mut impl VersionSource,
+        peers: &mut V,
         NamedStatement { witness, statement }: NamedStatement,
-    ) -> Result<Option<Evidence>, Error> {
+    ) -> Result<Option<ProvenSplit>, WitnessedError<V::Error>> {
         let newest = self.newest;
         let counts = if statement.version == newest.version {
             if !statement.has_content_of(&newest.manifest) {
-                let who = self.demand.name(witness);
-                let message = format!(
-                    "TWO HISTORIES: {who} has co-signed other content as v={} of {}, with root {}",
-                    newest.version, newest.object, statement.root
-                );
-                return Err(Error { blame: Blame::Data, message });
+                return Err(WitnessedError::OtherContent {
+                    witness: self.demand.name(witness),
+                    version: newest.version,
+                    object: newest.object.clone(),
+                    root: statement.root,
+                });
             }
             true
         } else if statement.version > newest.version && newest.manifest.growing.is_some() {
@@ -178,7 +264,7 @@ impl CosignatureQuery<'_> {
                 Some((_, continues)) => *continues,
                 None => match self.continued(peers, statement.version)? {
                     Ok(continues) => continues,
-                    Err(evidence) => return Ok(Some(*evidence)),
+                    Err(proven) => return Ok(Some(*proven)),
                 },
             };
             let is_it =
@@ -197,22 +283,22 @@ impl CosignatureQuery<'_> {
     }
 
     /// Returns whether a later version begins with ours. A version that cannot be fetched does not count.
-    fn continued(
+    fn continued<V: VersionSource>(
         &mut self,
-        peers: &mut impl VersionSource,
+        peers: &mut V,
         version: u64,
-    ) -> Result<Result<bool, Box<Evidence>>, Error> {
+    ) -> Result<Result<bool, Box<ProvenSplit>>, WitnessedError<V::Error>> {
         let newest = self.newest;
         let fetched = peers.version(&newest.object, version);
         let later = match fetched {
-            Err(e) if e.blame == Blame::Interrupted => return Err(e),
+            Err(e) if e.blame() == Blame::Interrupted => return Err(WitnessedError::Peers(e)),
             Err(_) => return Ok(Ok(false)),
             Ok(later) => later,
         };
         let is_longer = later.manifest.size >= newest.manifest.size;
         let proof = match later.manifest.growing {
             Some(_) if is_longer => match peers.proof(newest.manifest.size) {
-                Err(e) if e.blame == Blame::Interrupted => return Err(e),
+                Err(e) if e.blame() == Blame::Interrupted => return Err(WitnessedError::Peers(e)),
                 proof => proof.unwrap_or_default(),
             },
             _ => Vec::new(),
@@ -221,7 +307,10 @@ impl CosignatureQuery<'_> {
             matches!(step(newest, &later, &proof), Ok(VersionStep::Next { proven: true }));
         self.later = Some((later.clone(), continues));
         let evidence = Evidence { earlier: newest.clone(), later, proof };
-        Ok(if evidence.split().is_ok() { Err(Box::new(evidence)) } else { Ok(continues) })
+        Ok(match evidence.split() {
+            Ok(split) => Err(Box::new(ProvenSplit { split, evidence })),
+            Err(_) => Ok(continues),
+        })
     }
 }
 
@@ -244,7 +333,19 @@ mod tests {
         answers: VecDeque<Bytes>,
     }
 
+    #[derive(Debug, thiserror::Error)]
+    #[error("nobody has it")]
+    struct Nobody;
+
+    impl Failure for Nobody {
+        fn blame(&self) -> Blame {
+            Blame::Network
+        }
+    }
+
     impl VersionSource for ListPeers {
+        type Error = Nobody;
+
         fn now(&self) -> Duration {
             self.now
         }
@@ -253,16 +354,16 @@ mod tests {
             NOW
         }
 
-        fn of_ticket(&mut self) -> Result<SignedVersion, Error> {
-            Err(nobody())
+        fn of_ticket(&mut self) -> Result<SignedVersion, Nobody> {
+            Err(Nobody)
         }
 
-        fn version(&mut self, _: &Name, _: u64) -> Result<SignedVersion, Error> {
-            Err(nobody())
+        fn version(&mut self, _: &Name, _: u64) -> Result<SignedVersion, Nobody> {
+            Err(Nobody)
         }
 
-        fn proof(&mut self, _: u64) -> Result<Vec<u8>, Error> {
-            Err(nobody())
+        fn proof(&mut self, _: u64) -> Result<Vec<u8>, Nobody> {
+            Err(Nobody)
         }
 
         fn watch(&mut self, _: Name) {}
@@ -274,8 +375,8 @@ mod tests {
 
         fn ask_each(
             &mut self,
-            make: &mut dyn FnMut() -> Result<Vec<u8>, Error>,
-        ) -> Result<(), Error> {
+            make: &mut dyn FnMut() -> Result<Vec<u8>, QuestionError>,
+        ) -> Result<(), QuestionError> {
             for peer in 0..self.lists.len() {
                 let interest = make()?;
                 self.answer(peer, &interest);
@@ -287,7 +388,7 @@ mod tests {
             self.answers.pop_front()
         }
 
-        fn wait(&mut self, until: Duration) -> Result<(), Error> {
+        fn wait(&mut self, until: Duration) -> Result<(), Nobody> {
             self.now = until;
             Ok(())
         }
@@ -316,16 +417,12 @@ mod tests {
             lists: Vec<Vec<Vec<u8>>>,
             demand: &CosignatureDemand,
             newest: &SignedVersion,
-        ) -> Result<Witnessed, Error> {
+        ) -> Result<Witnessed, WitnessedError<Nobody>> {
             let store = tempfile::tempdir().unwrap();
             let mut peers =
                 Self { now: Duration::ZERO, lists, answered: Vec::new(), answers: VecDeque::new() };
             witnessed(&mut peers, newest, demand, store.path(), Duration::from_secs(9))
         }
-    }
-
-    fn nobody() -> Error {
-        Error { blame: Blame::Network, message: "nobody has it".to_owned() }
     }
 
     /// A first answer that is empty or old does not hide the others.
@@ -345,8 +442,8 @@ mod tests {
         let one = heard(&[&[], &[&before], &[&by_b, &before]]);
         assert_eq!((one.by.len(), one.missing.len()), (1, 1));
         let why = one.enough().unwrap_err();
-        assert_eq!(why.blame, Blame::Network);
-        assert!(why.message.contains(", not by /a"), "{why}");
+        assert_eq!(why.blame(), Blame::Network);
+        assert!(why.to_string().contains(", not by /a"), "{why}");
     }
 
     #[test]
@@ -357,8 +454,8 @@ mod tests {
             CosignatureDemand::new(&[all.file("/a"), all.file("/b")], Some(1), None).unwrap();
         let lists = vec![vec![all.by("/a", &other, NOW, 1)], vec![all.by("/b", &new, NOW, 1)]];
         let split = ListPeers::say(lists, &demand, &new).unwrap_err();
-        assert_eq!(split.blame, Blame::Data);
-        assert!(split.message.contains("TWO HISTORIES"), "{split}");
+        assert_eq!(split.blame(), Blame::Data);
+        assert!(split.to_string().contains("TWO HISTORIES"), "{split}");
     }
 
     #[test]

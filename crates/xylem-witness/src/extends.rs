@@ -4,15 +4,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use xylem_base::{Error, disk};
+use xylem_base::{Blame, Failure, advised, blame_of, disk};
 use xylem_files::signed;
 use xylem_object::witness::{Evidence, HistorySplit, SignedVersion};
 use xylem_object::{PublicationKind, Ticket};
-use xylem_store::Store;
+use xylem_store::{Store, StoreError};
 use xylem_tree::Geometry;
-use xylem_tree::consistency;
+use xylem_tree::consistency::{self, ConsistencyError};
 
-use super::ask::{Witnessed, witnessed};
+use super::ask::{Witnessed, WitnessedError, witnessed};
 use super::demand::CosignatureDemand;
 use super::record::keep_evidence;
 use super::versions::{DialVersions, VersionSource};
@@ -43,42 +43,69 @@ pub struct ExtendsSummary {
     /// Bytes of the proof.
     pub proof_bytes: usize,
     /// Why the older file is not a prefix; `None` if it is.
-    pub why_not: Option<String>,
+    pub why_not: Option<ConsistencyError>,
     /// The publisher has signed two histories; the path of the evidence.
     pub split: Option<(HistorySplit, PathBuf)>,
     /// Co-signatures of the newer file, if any are required.
     pub witnessed: Option<Witnessed>,
 }
 
+/// Why two files are not compared. `E`: why peers send nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExtendsError<E> {
+    /// A ticket names a directory.
+    #[error("--extends is for files; give tickets of files, not of directories")]
+    Directory,
+    /// Failures of peers, or it was stopped.
+    #[error(transparent)]
+    Peers(E),
+    /// Co-signatures cannot be collected.
+    #[error(transparent)]
+    Witnessed(#[from] WitnessedError<E>),
+    /// Evidence cannot be stored.
+    #[error("{}", advised(.0))]
+    Store(#[from] StoreError),
+}
+
+impl<E: Failure + 'static> Failure for ExtendsError<E> {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Directory => Blame::Usage,
+            Self::Peers(e) => e.blame(),
+            Self::Witnessed(e) => e.blame(),
+            Self::Store(e) => blame_of(e),
+        }
+    }
+}
+
 /// Asks the newer file's peers for a proof that the older file is its prefix. With a `demand`, also asks for
 /// co-signatures of the newer file.
 ///
 /// # Errors
-/// [`Blame::Usage`](xylem_base::Blame::Usage) for tickets that cannot be compared, [`Blame::Network`](xylem_base::Blame::Network)
-/// if no reachable peer has the newer file. A rewritten history is no error: see [`ExtendsSummary::why_not`].
-pub fn extends(
+/// See [`ExtendsError`]. A rewritten history is no error: see [`ExtendsSummary::why_not`].
+pub fn extends<D: DialVersions>(
     options: &ExtendsOptions,
     demand: Option<&CosignatureDemand>,
-    peers: &mut impl DialVersions,
-) -> Result<ExtendsSummary, Error> {
+    peers: &mut D,
+) -> Result<ExtendsSummary, ExtendsError<D::Error>> {
     let (old, new) = (&options.old, &options.new);
     if [old, new].iter().any(|ticket| ticket.kind == Some(PublicationKind::Directory)) {
-        return Err(Error::usage(
-            "--extends is for files; give tickets of files, not of directories",
-        ));
+        return Err(ExtendsError::Directory);
     }
     let give_up = options.give_up;
     let mut earlier = None;
     let old_bytes = match old.size {
         Some(size) => size,
         None => {
-            let version = peers.dial(old, give_up)?.of_ticket()?;
+            let mut asked = peers.dial(old, give_up).map_err(ExtendsError::Peers)?;
+            let version = asked.of_ticket().map_err(ExtendsError::Peers)?;
             earlier.insert(version).manifest.size
         }
     };
-    let mut asked = peers.dial(new, give_up)?;
-    let later = asked.of_ticket()?;
-    let proof = asked.proof(old_bytes)?;
+    let mut asked = peers.dial(new, give_up).map_err(ExtendsError::Peers)?;
+    let later = asked.of_ticket().map_err(ExtendsError::Peers)?;
+    let proof = asked.proof(old_bytes).map_err(ExtendsError::Peers)?;
     let heard = match demand {
         None => None,
         Some(demand) => Some(witnessed(&mut asked, &later, demand, &options.store, give_up)?),
@@ -92,7 +119,7 @@ pub fn extends(
         old_bytes,
         new_bytes: manifest.size,
         proof_bytes: proof.len(),
-        why_not: shown.err().map(|e| e.to_string()),
+        why_not: shown.err(),
         split: None,
         witnessed: heard,
     };

@@ -1,29 +1,30 @@
 //! [`hand_over`]: submits a co-signature to the peers that serve the publication.
 
 use bytes::Bytes;
-use xylem_base::Error;
 use xylem_object::witness::{SubmissionReply, submission};
 use xylem_packet::{Data, Interest, NameRef};
 
-use super::newest::ASK_EVERY;
+use super::newest::{ASK_EVERY, QuestionError};
 use super::versions::VersionSource;
+use super::watch::WatchError;
 
 /// Attempts while no peer answers.
 const TRIES: usize = 3;
 
 /// Submits a co-signature to all connected peers, and returns the first answer; `None` if there is none. A peer that is
 /// too busy does not count. Other packets are passed to `other`.
-pub(super) fn hand_over(
-    peers: &mut impl VersionSource,
+pub(super) fn hand_over<V: VersionSource>(
+    peers: &mut V,
     object: NameRef<'_>,
     cosignature: &[u8],
     other: &mut dyn FnMut(&Bytes),
-) -> Result<Option<SubmissionReply>, Error> {
+) -> Result<Option<SubmissionReply>, WatchError<V::Error>> {
     for _ in 0..TRIES {
         let lifetime = ASK_EVERY.as_millis() as u64;
-        let interest = submission(object, cosignature, xylem_base::random()?, lifetime)
-            .map_err(|e| Error::usage(e.to_string()))?;
-        let asked = Interest::decode(&interest).map_err(|e| Error::usage(e.to_string()))?;
+        let nonce = xylem_base::random().map_err(QuestionError::from)?;
+        let interest =
+            submission(object, cosignature, nonce, lifetime).map_err(QuestionError::from)?;
+        let asked = Interest::decode(&interest).map_err(QuestionError::from)?;
         peers.ask(&interest);
         let until = peers.now() + ASK_EVERY;
         while peers.now() < until {
@@ -35,7 +36,7 @@ pub(super) fn hand_over(
                     None => other(&packet),
                 }
             }
-            peers.wait(until)?;
+            peers.wait(until).map_err(WatchError::Peers)?;
         }
     }
     Ok(None)

@@ -22,15 +22,15 @@ mod watch;
 mod answer;
 mod kept;
 
-pub use ask::{Witnessed, evidence_hint, witnessed};
+pub use ask::{NotCosigned, Witnessed, WitnessedError, evidence_hint, witnessed};
 pub use demand::{CosignatureDemand, NamedStatement};
 pub use error::CosigningError;
-pub use extends::{ExtendsOptions, ExtendsSummary, extends};
+pub use extends::{ExtendsError, ExtendsOptions, ExtendsSummary, extends};
 pub use kept::{Cosigned, SharedVersion, SubmissionResult};
 pub use newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME, QuestionError};
 pub use record::{COSIGN_AGAIN, WitnessRecord, keep_evidence};
 pub use versions::{DialVersions, VersionSource};
-pub use watch::{WatchOptions, watch};
+pub use watch::{NotHandedOver, SupersededVersion, WatchError, WatchOptions, watch};
 
 /// Milliseconds by which another clock may be ahead of ours.
 pub(crate) const MAX_AHEAD_MS: u64 = 300_000;

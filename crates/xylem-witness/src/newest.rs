@@ -7,7 +7,7 @@ use xylem_base::{Blame, Failure, NoRandomness};
 use xylem_object::PublisherId;
 use xylem_object::growing::{pointer_name, pointer_target};
 use xylem_object::naming::{self, PrefixError, PublicationRequest};
-use xylem_packet::{EncodeError, InterestBuilder, Name, Packet};
+use xylem_packet::{DecodeError, EncodeError, InterestBuilder, Name, Packet};
 
 /// Lifetime of an Interest for the newest version, and the time between two of them while the publisher is silent.
 pub const ASK_EVERY: Duration = Duration::from_secs(1);
@@ -24,6 +24,9 @@ pub enum QuestionError {
     /// The name is too long for a packet.
     #[error(transparent)]
     TooLong(#[from] EncodeError),
+    /// The Interest is larger than peers accept.
+    #[error(transparent)]
+    TooLarge(#[from] DecodeError),
     /// The system gives no random numbers.
     #[error(transparent)]
     Randomness(#[from] NoRandomness),
@@ -32,7 +35,7 @@ pub enum QuestionError {
 impl Failure for QuestionError {
     fn blame(&self) -> Blame {
         match self {
-            Self::Name(_) | Self::TooLong(_) => Blame::Usage,
+            Self::Name(_) | Self::TooLong(_) | Self::TooLarge(_) => Blame::Usage,
             Self::Randomness(e) => e.blame(),
         }
     }
@@ -54,7 +57,7 @@ impl NewestQuery {
     /// Makes the Interest for the newest version, or for the pointer to checkpoint `number`.
     ///
     /// # Errors
-    /// A name that is too long.
+    /// See [`QuestionError`].
     pub fn question(&self, number: Option<u64>) -> Result<Vec<u8>, QuestionError> {
         let object = self.object.as_ref();
         let (name, discovers, lifetime) = match number {

@@ -3,11 +3,10 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use xylem_base::Error;
 use xylem_object::witness::{question, read_list};
 use xylem_packet::{Data, InterestBuilder, Name};
 
-use super::newest::ASK_EVERY;
+use super::newest::{ASK_EVERY, QuestionError};
 use super::versions::VersionSource;
 
 /// Most unanswered Interests.
@@ -27,7 +26,7 @@ impl OpenQuestions {
     }
 
     /// Asks all connected peers.
-    pub(super) fn ask(&mut self, peers: &mut impl VersionSource) -> Result<(), Error> {
+    pub(super) fn ask(&mut self, peers: &mut impl VersionSource) -> Result<(), QuestionError> {
         let Self { object, open } = self;
         peers.ask_each(&mut || {
             let name = question(object.as_ref(), xylem_base::random()?);
@@ -35,8 +34,7 @@ impl OpenQuestions {
             InterestBuilder::new(name.as_ref())
                 .nonce(xylem_base::random()?)
                 .lifetime_ms(ASK_EVERY.as_millis() as u64)
-                .encode(&mut interest)
-                .map_err(|e| Error::usage(e.to_string()))?;
+                .encode(&mut interest)?;
             open.push_back(name);
             Ok(interest)
         })?;

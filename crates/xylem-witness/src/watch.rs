@@ -3,22 +3,22 @@
 //! The steps are in order: the name of the newest version, its signed manifest, and for a growing file the proof that
 //! it begins with the version before. Then the record is written, and only then the co-signature goes to the share.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_base::{Blame, Error};
+use xylem_base::{Blame, Failure};
 use xylem_files::{LibraryEvent, Testimony};
-use xylem_object::Ticket;
 use xylem_object::witness::{
     HistorySplit, SignedVersion, StepError, SubmissionReply, VersionStep, step,
 };
+use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
 use xylem_trust::Signer;
 
 use super::error::CosigningError;
 use super::hand_over::hand_over;
-use super::newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME};
+use super::newest::{ASK_EVERY, NewestQuery, POINTER_LIFETIME, QuestionError};
 use super::questions::OpenQuestions;
 use super::record::{COSIGN_AGAIN, WitnessRecord, keep_evidence};
 use super::versions::{DialVersions, VersionSource};
@@ -27,6 +27,115 @@ use super::versions::{DialVersions, VersionSource};
 const TRIES: usize = 3;
 /// Age at which a single run co-signs the same version again.
 const AGAIN_ONCE: Duration = Duration::from_secs(60);
+
+/// Why a publication is not watched any more. `E`: why peers send nothing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WatchError<E> {
+    /// Failures of peers, or it was stopped.
+    #[error(transparent)]
+    Peers(E),
+    /// No peer can be asked.
+    #[error(transparent)]
+    Question(#[from] QuestionError),
+    /// Keys or records.
+    #[error(transparent)]
+    Cosigning(#[from] CosigningError),
+    /// The publisher is silent.
+    #[error("no answer from the publisher for {} s", .after.as_secs_f64())]
+    Silent {
+        /// How long peers were asked.
+        after: Duration,
+    },
+    /// For a single run: peers have only a version older than one that was seen.
+    #[error(transparent)]
+    Superseded(SupersededVersion),
+    /// The peers' proof that a version continues what was seen is wrong.
+    #[error("the proof that v={0} continues what was seen does not hold")]
+    Unproven(u64),
+    /// The publisher has signed two histories.
+    #[error(
+        "TWO HISTORIES: of {object}, publisher {publisher}, {split} (v={version}); nothing is co-signed{}",
+        kept_at(evidence.as_deref())
+    )]
+    TwoHistories {
+        /// The publication's name without the version.
+        object: Name,
+        /// The publisher.
+        publisher: PublisherId,
+        /// How the histories differ.
+        split: HistorySplit,
+        /// The version that does not continue what was seen.
+        version: u64,
+        /// Path of the evidence, if there is any.
+        evidence: Option<PathBuf>,
+    },
+    /// For a single run: no share has accepted the co-signature.
+    #[error(transparent)]
+    NotHandedOver(NotHandedOver),
+}
+
+fn kept_at(evidence: Option<&Path>) -> String {
+    let path = evidence.map(Path::display);
+    let hint = |path| {
+        format!("; evidence: {path}, which `xylem verify --evidence {path}` shows to anybody")
+    };
+    path.map(hint).unwrap_or_default()
+}
+
+impl<E: Failure + 'static> Failure for WatchError<E> {
+    fn blame(&self) -> Blame {
+        match self {
+            Self::Peers(e) => e.blame(),
+            Self::Question(e) => e.blame(),
+            Self::Cosigning(e) => e.blame(),
+            Self::TwoHistories { .. } => Blame::Data,
+            Self::Silent { .. }
+            | Self::Superseded(_)
+            | Self::Unproven(_)
+            | Self::NotHandedOver(_) => Blame::Network,
+        }
+    }
+}
+
+/// Peers report a version as the newest that is older than one that was seen.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "peers report v={version} of {object} as the newest, but v={seen} was seen before: nothing is co-signed"
+)]
+pub struct SupersededVersion {
+    /// The publication's name without the version.
+    pub object: Name,
+    /// The version that peers report.
+    pub version: u64,
+    /// The newer version that was seen.
+    pub seen: u64,
+}
+
+/// Why no share has accepted a co-signature.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum NotHandedOver {
+    /// The share does not name the witness.
+    #[error(
+        "the share accepts no co-signatures of {0}: it names witnesses with `xylem share --witness CERT`"
+    )]
+    WitnessNotNamed(Name),
+    /// The share does not have the version.
+    #[error(
+        "the share has not published v={version} of {object}, which {witness} has seen: its store is an older copy, or another share signs with its key"
+    )]
+    NotPublished {
+        /// The publication's name without the version.
+        object: Name,
+        /// The version.
+        version: u64,
+        /// The witness.
+        witness: Name,
+    },
+    /// No share answers, or each has too many co-signatures to check.
+    #[error("no share accepts the co-signature of {0}")]
+    NoShare(Name),
+}
 
 /// The publication to witness, and how.
 #[derive(Clone, Debug)]
@@ -47,25 +156,24 @@ pub struct WatchOptions {
 /// `record`, and it stays open.
 ///
 /// # Errors
-/// [`Blame::Data`] for a publisher that has signed two histories: the evidence is in the store. [`Blame::Network`] if
-/// no peer is reached any more; [`Blame::Interrupted`]. Errors of keys and records are those of [`CosigningError`].
-pub fn watch(
+/// See [`WatchError`].
+pub fn watch<D: DialVersions>(
     options: &WatchOptions,
     signer: &Signer,
     record: &mut Option<WitnessRecord>,
-    peers: &mut impl DialVersions,
-) -> Result<(), Error> {
+    peers: &mut D,
+) -> Result<(), WatchError<D::Error>> {
     let ticket = &options.ticket;
     let known = match record.as_ref().and_then(WitnessRecord::newest) {
         Some(newest) => Some(newest.object.clone()),
         None => WitnessRecord::object_of(&options.store, ticket)?,
     };
     let known = known.or_else(|| Some(ticket.name.as_ref()?.as_ref().parent().to_name()));
-    let mut peers = peers.dial(ticket, options.give_up)?;
+    let mut peers = peers.dial(ticket, options.give_up).map_err(WatchError::Peers)?;
     // With a known name, the ticket's version is not required; it may be gone.
     let object = match known {
         Some(object) => object,
-        None => peers.of_ticket()?.object,
+        None => peers.of_ticket().map_err(WatchError::Peers)?.object,
     };
     peers.watch(object.clone());
     let publisher = options.ticket.publisher;
@@ -133,7 +241,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
         }
     }
 
-    fn run(&mut self) -> Result<(), Error> {
+    fn run(&mut self) -> Result<(), WatchError<V::Error>> {
         let (once, give_up) = (self.watching.options.once, self.watching.options.give_up);
         let mut last_heard = self.watching.peers.now();
         loop {
@@ -145,8 +253,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
                     self.examine(version)?;
                 }
                 None if now >= last_heard + give_up => {
-                    let seconds = give_up.as_secs_f64();
-                    return Err(network(format!("no answer from the publisher for {seconds} s")));
+                    return Err(WatchError::Silent { after: give_up });
                 }
                 None => {}
             }
@@ -165,7 +272,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
     }
 
     /// Asks for the newest version, and waits until there is a new one, or it is time to ask again.
-    fn listen(&mut self) -> Result<(), Error> {
+    fn listen(&mut self) -> Result<(), WatchError<V::Error>> {
         let Watching { peers, newest, record, signer, .. } = &mut self.watching;
         if peers.now() >= self.ask_at {
             peers.ask(&newest.question(None)?);
@@ -186,26 +293,24 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
                 }
             }
             if self.heard.is_none() || self.heard == seen {
-                peers.wait(self.ask_at)?;
+                peers.wait(self.ask_at).map_err(WatchError::Peers)?;
             }
         }
         Ok(())
     }
 
     /// Examines a version, and co-signs it if it is new, or its co-signature is old.
-    fn examine(&mut self, version: u64) -> Result<(), Error> {
+    fn examine(&mut self, version: u64) -> Result<(), WatchError<V::Error>> {
         let Watching { peers, object, options, record, .. } = &mut self.watching;
         let seen = record.newest().cloned();
         if let Some(seen) = seen.as_ref().filter(|seen| version < seen.version) {
-            let what = format!(
-                "peers report v={version} of {object} as the newest, but v={} was seen before: nothing is co-signed",
-                seen.version
-            );
+            let (object, seen) = (object.clone(), seen.version);
+            let superseded = SupersededVersion { object, version, seen };
             if options.once {
-                return Err(network(what));
+                return Err(WatchError::Superseded(superseded));
             }
             if self.warned.replace(version) != Some(version) {
-                peers.warn(what);
+                peers.warn(superseded.to_string());
             }
             return Ok(());
         }
@@ -227,9 +332,11 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
             }
         }
         let Watching { peers, object, options, signer, record, .. } = &mut self.watching;
-        let new = peers.version(object, version)?;
+        let new = peers.version(object, version).map_err(WatchError::Peers)?;
         let proof = match &seen {
-            Some(seen) if needs_proof(seen, &new) => peers.proof(seen.manifest.size)?,
+            Some(seen) if needs_proof(seen, &new) => {
+                peers.proof(seen.manifest.size).map_err(WatchError::Peers)?
+            }
             _ => Vec::new(),
         };
         let is_same =
@@ -245,12 +352,18 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
                 Err(CosigningError::Split(split)) => {
                     let kept = record.evidence(&new, &proof);
                     let kept = kept.map(|evidence| keep_evidence(&options.store, &evidence));
-                    return Err(two_histories(&new, split, kept.transpose()?));
+                    let evidence = kept.transpose().map_err(CosigningError::from)?;
+                    let SignedVersion { object, publisher, version, .. } = new;
+                    return Err(WatchError::TwoHistories {
+                        object,
+                        publisher,
+                        split,
+                        version,
+                        evidence,
+                    });
                 }
                 Err(CosigningError::NotNext(StepError::NoProof)) => {
-                    let message =
-                        format!("the proof that v={version} continues what was seen does not hold");
-                    return Err(network(message));
+                    return Err(WatchError::Unproven(version));
                 }
                 outcome => outcome?,
             }
@@ -263,7 +376,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
 
     /// Asks all connected peers for co-signatures of this witness before anything is co-signed. A store that was
     /// restored from a backup lacks the latest ones.
-    fn compare(&mut self) -> Result<(), Error> {
+    fn compare(&mut self) -> Result<(), WatchError<V::Error>> {
         let Watching { peers, newest, signer, record, .. } = &mut self.watching;
         for _ in 0..TRIES {
             self.open.ask(peers)?;
@@ -275,7 +388,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
                         record.compare(&list, signer)?;
                     }
                 }
-                peers.wait(until)?;
+                peers.wait(until).map_err(WatchError::Peers)?;
             }
             if self.open.is_empty() {
                 break;
@@ -285,7 +398,7 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
     }
 
     /// Submits the last co-signature, unless that was done. The session goes on after any answer.
-    fn hand_over(&mut self) -> Result<(), Error> {
+    fn hand_over(&mut self) -> Result<(), WatchError<V::Error>> {
         let Watching { peers, newest, object, options, record, .. } = &mut self.watching;
         let Some((said, packet)) = record.said() else { return Ok(()) };
         if self.handed == Some(said.time_ms) {
@@ -296,30 +409,25 @@ impl<'a, V: VersionSource> WatchSession<'a, V> {
         let answer = hand_over(peers, object.as_ref(), packet, &mut other)?;
         self.handed = Some(said.time_ms);
         let who = record.identity();
-        let what = match answer {
+        let why = match answer {
             Some(SubmissionReply::Kept) => {
                 let testimony = Testimony::new(who.clone(), said);
                 peers.tell(LibraryEvent::Cosigned(testimony));
                 return Ok(());
             }
             Some(SubmissionReply::NotNewer) => return Ok(()),
-            Some(SubmissionReply::WitnessNotNamed) => {
-                format!(
-                    "the share accepts no co-signatures of {who}: it names witnesses with `xylem share --witness CERT`"
-                )
-            }
-            Some(SubmissionReply::NotPublishedHere) => format!(
-                "the share has not published v={} of {object}, which {who} has seen: its store is an older copy, or another share signs with its key",
-                said.version
-            ),
-            Some(SubmissionReply::TooMany) | None => {
-                format!("no share accepts the co-signature of {object}")
-            }
+            Some(SubmissionReply::WitnessNotNamed) => NotHandedOver::WitnessNotNamed(who.clone()),
+            Some(SubmissionReply::NotPublishedHere) => NotHandedOver::NotPublished {
+                object: object.clone(),
+                version: said.version,
+                witness: who.clone(),
+            },
+            Some(SubmissionReply::TooMany) | None => NotHandedOver::NoShare(object.clone()),
         };
         if options.once {
-            return Err(network(what));
+            return Err(WatchError::NotHandedOver(why));
         }
-        peers.warn(what);
+        peers.warn(why.to_string());
         Ok(())
     }
 }
@@ -329,24 +437,4 @@ fn needs_proof(seen: &SignedVersion, new: &SignedVersion) -> bool {
     let grows = |version: &SignedVersion| version.manifest.growing.is_some();
     let later = new.version > seen.version && new.manifest.size >= seen.manifest.size;
     later && grows(seen) && grows(new)
-}
-
-fn network(message: String) -> Error {
-    Error { blame: Blame::Network, message }
-}
-
-fn two_histories(new: &SignedVersion, split: HistorySplit, kept: Option<PathBuf>) -> Error {
-    let (object, publisher) = (&new.object, new.publisher);
-    let kept = kept.map(|path| {
-        format!(
-            "; evidence: {0}, which `xylem verify --evidence {0}` shows to anybody",
-            path.display()
-        )
-    });
-    let kept = kept.unwrap_or_default();
-    let message = format!(
-        "TWO HISTORIES: of {object}, publisher {publisher}, {split} (v={}); nothing is co-signed{kept}",
-        new.version
-    );
-    Error { blame: Blame::Data, message }
 }

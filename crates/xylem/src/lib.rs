@@ -98,10 +98,10 @@ pub use xylem_mirror::{
     Settings as BucketSettings, get_into_bucket, mirror,
 };
 pub use xylem_node::{
-    AnnounceOptions, Event, GetError, GetOptions, HostLookupError, HostPortError, LinkKeyError,
-    LinkOptions, NotDiallable, PeerAddress, PeerUri, PeerUriError, Relay, RelayUriError,
-    RepairOptions, ResolveError, ServeOptions, ServerNameError, ShareError, ShareOptions,
-    VerifyOptions, get, look_up_place, resolve, scrub, share, verify,
+    AnnounceOptions, Event, EvidenceKept, FetchError, GetError, GetOptions, HostLookupError,
+    HostPortError, LinkKeyError, LinkOptions, NotDiallable, PeerAddress, PeerUri, PeerUriError,
+    Relay, RelayUriError, RepairOptions, ResolveError, ServeOptions, ServerNameError, ShareError,
+    ShareOptions, VerifyOptions, get, look_up_place, resolve, scrub, share, verify,
 };
 pub use xylem_object::listing::EntryKind;
 pub use xylem_object::ticket::Address;
@@ -119,7 +119,7 @@ pub use xylem_reader::{
 pub use xylem_sink::{GetSummary, PeerBytes};
 pub use xylem_store::StoreError;
 pub use xylem_sync::{
-    FetchingStatus, FolderStep, MemberStatus, MissingStatus, OldPlaceError, StatusBoard, SyncError,
-    SyncEvent, SyncOptions, SyncStatus, all_statuses, is_member_name, is_paused, pause, sync,
-    usual_member_name,
+    FetchingStatus, FolderStep, IndexRefusal, LinksRefused, MemberStanding, MemberStatus,
+    MissingStatus, OldPlaceError, StatusBoard, SyncError, SyncEvent, SyncOptions, SyncStatus,
+    all_statuses, is_member_name, is_paused, pause, sync, usual_member_name,
 };

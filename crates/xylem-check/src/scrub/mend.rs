@@ -7,7 +7,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use xylem_base::{Error, Failure, Stop};
+use xylem_base::{Failure, Stop, advised};
 use xylem_files::LibraryEvent;
 use xylem_files::rescan::{Readers, inspect_again};
 use xylem_object::ObjectId;
@@ -97,7 +97,7 @@ impl<'a> Mender<'a> {
             }
             self.check_again(some, tree)?;
         }
-        self.remote.leave(false);
+        self.remote.leave();
         Ok(())
     }
 
@@ -136,7 +136,7 @@ impl<'a> Mender<'a> {
                 | StoreError::Busy { .. }
                 | StoreError::Unsafe { .. }),
             ) => {
-                on_event(LibraryEvent::Warning { what: Error::from(&e).message });
+                on_event(LibraryEvent::Warning { what: advised(&e) });
                 Ok(None)
             }
             Err(e) => Err(e.into()),
@@ -178,7 +178,7 @@ impl<'a> Mender<'a> {
             }
             // No peer of this source has all of it, or what it delivered does not stay on this disk.
             why = failed.or(why);
-            self.remote.leave(true);
+            self.remote.give_up_source();
         }
     }
 

@@ -171,8 +171,10 @@ impl Remote for Others<'_> {
         Ok(None)
     }
 
-    fn leave(&mut self, in_vain: bool) {
-        self.left += u32::from(in_vain);
+    fn leave(&mut self) {}
+
+    fn give_up_source(&mut self) {
+        self.left += 1;
     }
 
     fn misbehaved(&self) -> bool {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 use xylem_client::{Application, ClientError, ForwarderMessage, PacketOutbox};
 use xylem_keys::Issued;
-use xylem_mgmt::{ControlParameters, FaceUri, client as management};
+use xylem_mgmt::{CommandScope, ControlParameters, FaceUri, client as management};
 use xylem_ndncert::{CaEvent, CertificateAuthority, ChallengeKind};
 use xylem_node::wall_clock;
 use xylem_packet::{Data, Interest, Name, NameRef, Packet};
@@ -22,8 +22,8 @@ pub(super) struct CaServing<'a> {
     authority: CertificateAuthority,
     /// Signs registrations.
     signer: Signer,
-    /// Whether the forwarder treats this connection as local to its machine.
-    local: bool,
+    /// Scope of commands to the forwarder.
+    scope: CommandScope,
     issued: Issued,
     mailer: Option<Mailer>,
     out: &'a mut Out,
@@ -45,9 +45,10 @@ impl<'a> CaServing<'a> {
         mailer: Option<Mailer>,
         out: &'a mut Out,
     ) -> Self {
-        let local = at.parse::<FaceUri>().is_ok_and(|uri| management::is_local(&uri));
+        let scope = at.parse::<FaceUri>();
+        let scope = scope.map_or(CommandScope::Localhop, |uri| CommandScope::of(&uri));
         let (routes, waiting, asked) = (VecDeque::new(), Vec::new(), VecDeque::new());
-        Self { authority, signer, local, issued, mailer, out, routes, waiting, asked, broken: None }
+        Self { authority, signer, scope, issued, mailer, out, routes, waiting, asked, broken: None }
     }
 
     /// Returns the failure that ended it, if there is one.
@@ -81,7 +82,7 @@ impl<'a> CaServing<'a> {
         let stamp = CommandStamp::new(seed, wall_clock().milliseconds());
         let parameters = ControlParameters { name: Some(name), ..ControlParameters::default() };
         let signer = &self.signer;
-        let wire = management::command(self.local, "rib", verb, &parameters, signer, stamp, nonce);
+        let wire = management::command(self.scope, "rib", verb, &parameters, signer, stamp, nonce);
         self.waiting.extend(wire);
     }
 

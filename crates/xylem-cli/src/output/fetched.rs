@@ -37,17 +37,26 @@ pub(crate) fn report_object(summary: &ObjectSummary, out: &mut Out) -> Result<()
     Ok(())
 }
 
-/// Reports a fetch by ticket. `whole`: all that the ticket names was fetched.
+/// How much of what a ticket names is fetched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FetchedPart {
+    /// All of it.
+    Whole,
+    /// A range, or some of its files.
+    Part,
+}
+
+/// Reports a fetch by ticket.
 pub(crate) fn report(
     summary: &GetSummary,
-    whole: bool,
+    part: FetchedPart,
     out: &mut Out,
 ) -> Result<(), CommandFailure> {
     if out.is_json() {
         return out.json(summary);
     }
     // The root is that of the whole; `sum` prints another one for a part.
-    if let Some(path) = summary.path.as_ref().filter(|_| whole) {
+    if let Some(path) = summary.path.as_ref().filter(|_| part == FetchedPart::Whole) {
         out.sum_line(&summary.root.to_string(), path)?;
     }
     summary.ways.iter().for_each(|way| out.detail(&format!("Way to {way}")));

@@ -18,8 +18,8 @@ pub(crate) mod witnesses;
 
 #[cfg(test)]
 pub(crate) use documented::assert_documented;
-pub(crate) use fetched::{report, report_object};
-pub(crate) use progress::{ProgressDisplay, ProgressPhase};
+pub(crate) use fetched::{FetchedPart, report, report_object};
+pub(crate) use progress::{ProgressDisplay, ProgressForm, ProgressPhase};
 
 use crate::cli::{Color, Common, LogFormat};
 use crate::exit::{CommandFailure, Exit};
@@ -124,7 +124,11 @@ impl Out {
             verbose: common.verbose > 0,
             color,
             qr: false,
-            progress: ProgressDisplay::new(shown, terminal),
+            progress: ProgressDisplay::new(match terminal {
+                _ if !shown => ProgressForm::Hidden,
+                true => ProgressForm::Bar,
+                false => ProgressForm::Lines,
+            }),
             getters: GetterDisplay::default(),
             way: None,
             web: None,
@@ -153,7 +157,8 @@ impl Out {
     /// terminal. Notes and events show no progress from then on.
     pub(crate) fn take_bar(&mut self) -> Option<ProgressDisplay> {
         let bar = self.progress.draws_bars();
-        bar.then(|| std::mem::replace(&mut self.progress, ProgressDisplay::new(false, false)))
+        let hidden = || ProgressDisplay::new(ProgressForm::Hidden);
+        bar.then(|| std::mem::replace(&mut self.progress, hidden()))
     }
 
     /// Clears the progress of work that is done.

@@ -32,10 +32,20 @@ pub(crate) enum ProgressPhase {
     Serving,
 }
 
+/// The form in which progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProgressForm {
+    /// It is not shown.
+    Hidden,
+    /// A line now and then, for logs.
+    Lines,
+    /// A bar that is drawn again and again, on a terminal.
+    Bar,
+}
+
 /// Shows the progress of a run, or nothing.
 pub(crate) struct ProgressDisplay {
-    shown: bool,
-    terminal: bool,
+    form: ProgressForm,
     /// Makes the target that a bar is drawn on.
     screen: Box<dyn Fn() -> ProgressDrawTarget + Send>,
     work: Option<PhaseProgress>,
@@ -52,13 +62,13 @@ struct PhaseProgress {
 
 impl ProgressDisplay {
     /// Nothing is drawn before the first [`Self::update`].
-    pub(crate) fn new(shown: bool, terminal: bool) -> Self {
-        Self { shown, terminal, screen: Box::new(ProgressDrawTarget::stderr), work: None }
+    pub(crate) fn new(form: ProgressForm) -> Self {
+        Self { form, screen: Box::new(ProgressDrawTarget::stderr), work: None }
     }
 
     /// Whether progress is shown as a bar and not as lines.
     pub(crate) fn draws_bars(&self) -> bool {
-        self.shown && self.terminal
+        self.form == ProgressForm::Bar
     }
 
     /// Shows that `done` of `total` bytes (0 if unknown) have come from `peers` peers, `relayed` of them through a
@@ -72,13 +82,13 @@ impl ProgressDisplay {
 
     /// Shows that `done` of `total` bytes (0 if unknown) are done.
     pub(crate) fn update(&mut self, phase: ProgressPhase, done: u64, total: u64, peers: usize) {
-        if !self.shown {
+        if self.form == ProgressForm::Hidden {
             return;
         }
         let now = Instant::now();
         if self.work.as_ref().is_none_or(|work| work.meter.phase != phase) {
             self.clear();
-            let bar = self.terminal.then(|| {
+            let bar = self.draws_bars().then(|| {
                 let bar = ProgressBar::with_draw_target(Some(total), (self.screen)());
                 bar.with_style(style(phase))
             });
@@ -334,7 +344,7 @@ mod tests {
         let drawn_on = screen.clone();
         let target = move || ProgressDrawTarget::term_like(Box::new(drawn_on.clone()));
         let mut progress =
-            ProgressDisplay { screen: Box::new(target), ..ProgressDisplay::new(true, true) };
+            ProgressDisplay { screen: Box::new(target), ..ProgressDisplay::new(ProgressForm::Bar) };
         assert_eq!(screen.shows(), "");
         progress.update(ProgressPhase::Hashing, 1, 2, 0);
         let hashing = screen.shows();

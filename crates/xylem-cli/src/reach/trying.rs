@@ -52,7 +52,7 @@ pub(super) fn reach(
     tell: &mut dyn FnMut(ReachReport),
 ) -> Result<Option<ReachWay>, CommandFailure> {
     let mut engine = engine()?;
-    let bound = bind_links(&mut engine, &options.listen, None).map_err(failed)?;
+    let bound = bind_links(&mut engine, &options.listen, None)?;
     let (own, choice) = offered(&bound);
     interfaces(&choice, &own, tell);
     let router = if options.map_port { Router::ask(&mut engine, &bound) } else { None };
@@ -81,7 +81,7 @@ pub(super) fn reach(
     for relay in &options.relays {
         trying.begin(&mut engine, relay);
     }
-    engine.run(&mut trying, stop).map_err(failed)?;
+    engine.run(&mut trying, stop)?;
     let over_udp = trying.relays.iter().filter(|tried| tried.over_udp);
     let over_udp: Vec<RelayUse> = over_udp.map(|tried| tried.uses.clone()).collect();
     let now = engine.now();
@@ -95,10 +95,6 @@ pub(super) fn reach(
     Ok(trying.settle(now))
 }
 
-fn failed(error: EngineError) -> CommandFailure {
-    xylem_base::Error::from(error).into()
-}
-
 fn engine() -> Result<Engine, CommandFailure> {
     let key = StaticKey::from_bytes(xylem_base::random()?);
     let endpoint = Endpoint::new(xylem_link::LinkConfig::default(), key, xylem_base::random()?);
@@ -106,7 +102,7 @@ fn engine() -> Result<Engine, CommandFailure> {
         ForwarderConfig::end_host(),
         ForwarderSeed::from_random(xylem_base::random()?),
     );
-    Engine::new(endpoint, forwarder).map_err(failed)
+    Ok(Engine::new(endpoint, forwarder)?)
 }
 
 /// Reports what the system knows without asking others.
@@ -296,7 +292,7 @@ fn over_tcp(
     let tried = engine.use_relay(RelayUse { udp, ..uses });
     let mut only = OverTcp { until: engine.now() + PATIENCE / 2, came: None };
     if tried.is_ok() {
-        engine.run(&mut only, stop).map_err(failed)?;
+        engine.run(&mut only, stop)?;
     }
     engine.close();
     let (good, says) = match only.came {

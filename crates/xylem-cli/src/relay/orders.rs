@@ -236,7 +236,7 @@ mod serving {
             let folder = Registry::folder(store).map_err(|e| e.to_string())?;
             let lock = File::create(folder.join("relay.lock")).map_err(|e| e.to_string())?;
             lock.try_lock().map_err(|_| "another relay runs with this store")?;
-            let listener = control::listen_at(store, RELAY).map_err(|e| e.message)?;
+            let listener = control::listen_in(store, RELAY).map_err(|e| e.message)?;
             let answers = move || {
                 control::answer_all(&listener, move |request, _| answer(&relay, request));
             };

@@ -32,7 +32,7 @@ fn now_ms() -> u64 {
 
 fn random<const N: usize>() -> Result<[u8; N], ClientError> {
     // Without randomness no key can be made, so the run ends.
-    xylem_base::random().map_err(|e| ClientError::Contradiction(e.to_string()))
+    xylem_base::random().map_err(|e| ClientError::NoRandomness(e.into()))
 }
 
 /// Turns a forwarder's Nack for a missing route into an error.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use xylem_files::LibraryEvent;
 use xylem_link::{LinkStats, Traffic};
-use xylem_node::{Event, GetterReport, GetterState};
+use xylem_node::{Event, FaceAddress, GetterReport, GetterState};
 use xylem_sink::pieces::{PeerPicture, ProgressSnapshot};
 
 /// Peers, and also shares, that a note lists at most.
@@ -159,23 +159,23 @@ impl ProcessNote {
             }
             Event::Getter(told) => self.see_getter(told),
             Event::PeerConnected { peer } => {
-                let _ = self.peer(&peer.to_string());
+                let _ = self.peer(peer);
             }
             Event::Moved { peer, to } => {
-                let (peer, to) = (peer.to_string(), to.to_string());
+                let (peer, relayed, to) = (peer.to_string(), is_relayed(to), to.to_string());
                 self.peers.iter_mut().filter(|row| row.peer == peer).for_each(|row| {
                     row.peer.clone_from(&to);
-                    row.relayed = is_relayed(&to);
+                    row.relayed = relayed;
                 });
             }
             Event::Shaped { peer, level, .. } => {
-                if let Some(row) = self.peer(&peer.to_string()) {
+                if let Some(row) = self.peer(peer) {
                     row.link.get_or_insert_default().shaping = level.to_string();
                 }
             }
             Event::Serving { links } => {
                 for (peer, stats) in links {
-                    if let Some(row) = self.peer(&peer.to_string()) {
+                    if let Some(row) = self.peer(peer) {
                         row.rtt_ms = stats.rtt.map(|rtt| rtt.as_secs_f64() * 1e3);
                         row.link = Some(LinkNote::of(stats));
                     }
@@ -208,7 +208,7 @@ impl ProcessNote {
         for share in self.shares.iter_mut().filter(|share| share.name == name) {
             share.sent = share.sent.saturating_add(more);
         }
-        if let Some(row) = self.peer(&told.peer.to_string()) {
+        if let Some(row) = self.peer(&told.peer) {
             row.way = told.way.to_string();
             row.sent = row.sent.saturating_add(more);
         }
@@ -221,12 +221,13 @@ impl ProcessNote {
     }
 
     /// The row of a peer; `None` if there are too many.
-    fn peer(&mut self, peer: &str) -> Option<&mut PeerNote> {
+    fn peer(&mut self, at: &FaceAddress) -> Option<&mut PeerNote> {
+        let peer = at.to_string();
         let known = self.peers.iter().position(|row| row.peer == peer);
         if known.is_none() && self.peers.len() < MAX_ROWS {
-            let (relayed, standing) = (is_relayed(peer), "active".to_owned());
+            let (relayed, standing) = (is_relayed(at), "active".to_owned());
             self.peers.push(PeerNote {
-                peer: peer.to_owned(),
+                peer: peer.clone(),
                 relayed,
                 standing,
                 ..PeerNote::default()
@@ -237,17 +238,16 @@ impl ProcessNote {
     }
 }
 
-fn is_relayed(peer: &str) -> bool {
-    peer.starts_with("xylem+relay:")
+fn is_relayed(peer: &FaceAddress) -> bool {
+    matches!(peer, FaceAddress::Relayed(_))
 }
 
 impl PeerNote {
     fn of(PeerPicture { peer, stats, link }: &PeerPicture) -> Self {
-        let peer = peer.to_string();
         let link_rtt = link.as_ref().and_then(|link| link.rtt);
         Self {
-            relayed: is_relayed(&peer),
-            peer,
+            relayed: is_relayed(peer),
+            peer: peer.to_string(),
             standing: format!("{:?}", stats.standing).to_lowercase(),
             bytes: stats.bytes,
             rtt_ms: stats.round_trip.or(link_rtt).map(|rtt| rtt.as_secs_f64() * 1e3),

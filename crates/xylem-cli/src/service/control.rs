@@ -27,11 +27,11 @@ fn socket(store: &Path, place: ControlPlace) -> PathBuf {
 
 /// Listens in a store. The caller holds the service's lock, so an existing socket belongs to a process that has ended.
 pub(super) fn listen(store: &Path) -> Result<UnixListener, CommandFailure> {
-    listen_at(store, SERVICE)
+    listen_in(store, SERVICE)
 }
 
 /// Listens at this place of a store. The process has to hold the store's lock.
-pub(crate) fn listen_at(store: &Path, place: ControlPlace) -> Result<UnixListener, CommandFailure> {
+pub(crate) fn listen_in(store: &Path, place: ControlPlace) -> Result<UnixListener, CommandFailure> {
     let path = socket(store, place);
     let wrong = |e: io::Error| {
         let long = if path.as_os_str().len() > 100 { "; the store's path is too long" } else { "" };

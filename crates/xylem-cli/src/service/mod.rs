@@ -294,7 +294,7 @@ mod running {
     use crate::metrics;
     use crate::output::Out;
     use crate::stop;
-    use crate::values::listen_at;
+    use crate::values::stored_links;
     use std::fs::{File, TryLockError};
     use std::os::unix::net::UnixDatagram;
     use std::path::Path;
@@ -379,7 +379,7 @@ mod running {
         store: &Path,
     ) -> Result<ShareOptions, CommandFailure> {
         Ok(ShareOptions {
-            listen: listen_at(listen)?,
+            listen: stored_links(listen)?,
             announce: args.announced.announce.clone(),
             relays: args.relay.relays(common)?,
             accept_open: args.answer.accept_open,

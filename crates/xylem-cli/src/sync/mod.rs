@@ -19,7 +19,7 @@ use crate::relays::RelayArgs;
 use crate::shaping::ShapeArgs;
 use crate::share::parse_identity;
 use crate::stop;
-use crate::values::{listen_at, read_text};
+use crate::values::{read_text, stored_links};
 use clap::Args;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -250,10 +250,10 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
             .map(|schema| role_schema(schema, &args.trust))
             .transpose()?,
         sign: args.sign.clone().map(|which| (which, args.chain.clone())),
-        listen: listen_at(&last.listen)?,
+        listen: stored_links(&last.listen)?,
         versions: Some(last.versions.unwrap_or_default()),
         xattrs: Some(last.xattrs),
-        last: Some(last),
+        remember: Some(last),
         announce: args.announced.announce.clone(),
         relays: args.relay.relays(common)?,
         links: args.shape.links(),

@@ -6,7 +6,9 @@ use std::time::Duration;
 use xylem_base::canonical;
 use xylem_folder::{FULL_MESH, SyncHome};
 use xylem_node::wall_clock;
-use xylem_sync::{FetchingStatus, FolderStep, MissingStatus, SyncStatus, all_statuses};
+use xylem_sync::{
+    FetchingStatus, FolderStep, MemberStanding, MissingStatus, SyncStatus, all_statuses,
+};
 
 use crate::exit::{CommandFailure, Exit};
 use crate::output::Out;
@@ -18,7 +20,8 @@ pub(super) const PAUSE_MEANS: &str =
 
 /// Whether each member has links to some others only; then a member without a link is not away.
 fn is_large(status: &SyncStatus) -> bool {
-    status.members.iter().filter(|member| member.role != "removed").count() > FULL_MESH
+    status.members.iter().filter(|member| member.role != MemberStanding::Removed).count()
+        > FULL_MESH
 }
 
 /// The status in one line.
@@ -87,8 +90,8 @@ fn lines(status: &SyncStatus, now_ms: u64) -> Vec<String> {
         lines.push(format!("  paused: {PAUSE_MEANS}"));
     }
     lines.extend(status.refused.iter().map(|why| format!("  {why}")));
-    let reads = match status.role.as_str() {
-        "read_only" => ", read-only: other members do not apply its changes",
+    let reads = match status.role {
+        MemberStanding::ReadOnly => ", read-only: other members do not apply its changes",
         _ => "",
     };
     lines.push(format!("  this member: {} ({}){reads}", status.name, short(&status.key)));
@@ -97,14 +100,14 @@ fn lines(status: &SyncStatus, now_ms: u64) -> Vec<String> {
     }
     let is_large = is_large(status);
     for member in &status.members {
-        let role = match member.role.as_str() {
-            "founder" => ", founder",
-            "read_only" => ", read-only",
-            "removed" => ", removed from the group",
+        let role = match member.role {
+            MemberStanding::Founder => ", founder",
+            MemberStanding::ReadOnly => ", read-only",
+            MemberStanding::Removed => ", removed from the group",
             _ => "",
         };
-        let here = match (member.here, member.role.as_str()) {
-            (_, "removed") => String::new(),
+        let here = match (member.here, member.role) {
+            (_, MemberStanding::Removed) => String::new(),
             (true, _) => format!(": connected for {}", ago(member.since_ms)),
             (false, _) if is_large => {
                 format!(": no link to it for {}", ago(member.since_ms))

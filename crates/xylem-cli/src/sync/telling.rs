@@ -136,7 +136,7 @@ impl EventPrinter {
                 "another member has changed {}, which .xylemignore includes here: the change takes effect after `xylem sync DIR --accept-rules`, which lists what it shares",
                 files.join(", ")
             ))),
-            SyncEvent::TurnedAway { why, .. } => out.warn(&clean(&why)),
+            SyncEvent::TurnedAway { why } => out.warn(&clean(&why.to_string())),
             SyncEvent::Noted => {
                 out.note("Saved; the running `xylem sync` sends it to the members");
             }
@@ -286,10 +286,12 @@ fn in_json(event: SyncEvent, out: &mut Out) -> Result<(), CommandFailure> {
         }
         SyncEvent::Unproven { name, key } => out.json(&UnprovenRow { name: &name, key: &key }),
         SyncEvent::Applies { name, key, why } => {
-            out.json(&AppliesRow { name: &name, key: &key, why: &why })
+            out.json(&AppliesRow { name: &name, key: &key, why: &why.to_string() })
         }
         SyncEvent::RulesWait { files } => out.json(&RulesWaitRow { files: &files }),
-        SyncEvent::TurnedAway { removed, why } => out.json(&TurnedAwayRow { removed, why: &why }),
+        SyncEvent::TurnedAway { why } => {
+            out.json(&TurnedAwayRow { removed: why.is_removal(), why: &why.to_string() })
+        }
         SyncEvent::ReadOnly => out.json(&ReadOnlyRow {}),
         SyncEvent::Paused => out.json(&PausedRow { paused: true }),
         SyncEvent::Resumed => out.json(&PausedRow { paused: false }),

@@ -15,8 +15,8 @@ use xylem_svs::{
 use xylem_trust::{CommandStamp, Signer, TrustError, TrustPolicy, TrustVerdict};
 
 use crate::{
-    Application, ClientError, Driver, ForwarderMessage, Manager, PacketOutbox, STOP_CHECK_EVERY,
-    register, satisfies,
+    Application, ClientError, Driver, ForwarderMessage, Manager, NameFlaw, PacketOutbox,
+    STOP_CHECK_EVERY, register, satisfies,
 };
 use fetching::SvsFetcher;
 use xylem_mgmt::ControlParameters;
@@ -122,7 +122,7 @@ impl<'a> SvsMember<'a> {
     ) -> Result<Self, ClientError> {
         let mut chance = SplitMix64::new(seed);
         let group = Group::new(config, Duration::ZERO, chance.next_u64())
-            .ok_or_else(|| ClientError::bad_name("/", "a name needs at least one component"))?;
+            .ok_or_else(|| ClientError::bad_name("/", NameFlaw::Empty))?;
         let judge = PolicyJudge { policy, now_ms: began_ms };
         let (published, order) = (BTreeMap::new(), std::collections::VecDeque::new());
         let fetching = fetch.then(SvsFetcher::default);

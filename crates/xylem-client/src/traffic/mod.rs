@@ -13,7 +13,7 @@ use xylem_packet::tlv::{self, TlvReader, types};
 use xylem_packet::{Component, Interest, InterestBuilder, Name};
 
 use crate::{
-    Application, ClientError, ForwarderMessage, Histogram, PacketOutbox, STOP_CHECK_EVERY,
+    Application, ClientError, ForwarderMessage, Histogram, NameFlaw, PacketOutbox, STOP_CHECK_EVERY,
 };
 
 pub use serve::{TrafficServed, TrafficServer};
@@ -95,7 +95,7 @@ impl Template {
             .nonce([0; 4])
             .lifetime_ms(lifetime)
             .encode(&mut interest)
-            .map_err(|e| no_interest(&e))?;
+            .map_err(no_interest)?;
         let head = |len: usize| 1 + tlv::var_number_len(len as u64);
         let value = name.as_ref().value();
         // A length below 253 takes one octet; one of a packet's size else takes three.
@@ -104,7 +104,7 @@ impl Template {
         let nonce_at = Interest::decode(&interest)
             .ok()
             .and_then(|i| i.nonce_offset())
-            .ok_or_else(|| no_interest(&"it has no nonce"))?;
+            .ok_or_else(|| no_interest(NameFlaw::NoNonce))?;
         let name = value[..value.len() - DIGITS].to_vec();
         debug_assert_eq!(&interest[number_at..number_at + DIGITS], [b'0'; DIGITS]);
         Ok(Self { interest, number_at, nonce_at, name })
@@ -327,7 +327,7 @@ impl Application for Generator {
     }
 }
 
-fn no_interest(why: &dyn std::fmt::Display) -> ClientError {
+fn no_interest(why: impl Into<NameFlaw>) -> ClientError {
     ClientError::bad_name("no Interest can be made of the prefix", why)
 }
 

@@ -8,7 +8,7 @@ use xylem_packet::{
 };
 
 use super::DIGITS;
-use crate::{Application, ClientError, ForwarderMessage, PacketOutbox};
+use crate::{Application, ClientError, ForwarderMessage, PacketOutbox, PacketOverflow};
 
 /// NullSignature (NDN packet format, "Signature types").
 const NULL_SIGNATURE: SignatureType = SignatureType(200);
@@ -89,8 +89,8 @@ fn tail(prefix: NameRef<'_>, size: usize, freshness: Duration) -> Result<Vec<u8>
         .freshness_ms(freshness)
         .signature(NULL_SIGNATURE, None)
         .encode(&mut packet, &content, |_, _| {})
-        .map_err(|e| too_long(&e))?;
-    let data = Data::decode(&packet).map_err(|e| too_long(&e))?;
+        .map_err(PacketOverflow::Answer)?;
+    let data = Data::decode(&packet).map_err(PacketOverflow::UnreadableAnswer)?;
     let after_name = data.name_range().end;
     Ok(packet[after_name..].to_vec())
 }
@@ -105,8 +105,4 @@ fn name_asked<'a>(prefix: NameRef<'_>, message: ForwarderMessage<'a>) -> Option<
     let name = interest.name();
     let short = name.value().len() <= prefix.value().len() + DIGITS + 2;
     (prefix.is_prefix_of(name) && short).then_some(name)
-}
-
-fn too_long(why: &dyn std::fmt::Display) -> ClientError {
-    ClientError::TooLong { what: format!("the answer does not fit into a packet: {why}") }
 }

@@ -154,7 +154,7 @@ fn nodes_show_whether_a_nat_is_symmetric() {
         let mut world = World::new(1_000, 333, false, 300);
         let seeks = world.add(client(&world, 1, false), "31.0.0.1", mapping);
         let (events, _) = look(&mut world, seeks, LookupKind::Peers(DhtId([7; 20])));
-        let seen = world.clients[seeks].dht.observed(false);
+        let seen = world.clients[seeks].dht.observed_v4();
         let is_ours = |seen: &&ObservedAddress| seen.at.ip().to_string() == "31.0.0.1";
         let ours = seen.iter().filter(is_ours).count();
         assert_eq!(is_symmetric(&seen), Some(symmetric), "{seen:?}");
@@ -176,7 +176,7 @@ fn ipv6_nodes_are_a_network_of_their_own() {
     look(&mut world, offers, LookupKind::Announce(hash, AnnouncedPorts::IMPLIED));
     let (events, _) = look(&mut world, seeks, LookupKind::Peers(hash));
     assert!(peers(&events).contains(&"[2b00::1]:40000".parse().unwrap()));
-    assert!(world.clients[seeks].dht.observed(true)[0].at.is_ipv6());
+    assert!(world.clients[seeks].dht.observed_v6()[0].at.is_ipv6());
 }
 
 /// The IPv6 network is silent: later lookups of IPv4 nodes do not wait for it each time.

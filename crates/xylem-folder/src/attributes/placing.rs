@@ -14,7 +14,7 @@ use crate::apply::Applied;
 use crate::index::{IndexItem, ItemKind, MAX_INDEX};
 use crate::local::SyncFolder;
 use crate::obstacles::ObstacleKind;
-use crate::place::within;
+use crate::place::{Parents, within};
 
 /// Most bytes of the attributes of all paths that a member records: its index has room for the rest.
 const MAX_FOLDER_ATTRIBUTES: u64 = MAX_INDEX / 4;
@@ -117,7 +117,9 @@ impl SyncFolder {
         let read = on_disk::read(&self.root.join(os_path(path)));
         // Most have none, and need no second look at the way to them.
         let read = match read {
-            Ok(these) if !these.all().is_empty() => within(&self.root, path, false).map(|_| these),
+            Ok(these) if !these.all().is_empty() => {
+                within(&self.root, path, Parents::Exist).map(|_| these)
+            }
             read => read,
         };
         match read {
@@ -228,7 +230,7 @@ impl SyncFolder {
         expected: Option<&ExtendedAttributes>,
     ) -> io::Result<PlacedAttributes> {
         self.with_unlocked_parents(&[path], || {
-            let at = self.place(path, false)?;
+            let at = self.place(path, Parents::Exist)?;
             let there = on_disk::read(&at)?;
             if expected.is_some_and(|expected| there != *expected && there != *wanted) {
                 return Ok(PlacedAttributes::Changed(there));

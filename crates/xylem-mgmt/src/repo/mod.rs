@@ -24,7 +24,7 @@ use xylem_packet::tlv::types::SEGMENT_COMPONENT;
 use xylem_packet::{
     Component, Data, DataBuilder, Interest, InterestBuilder, Name, NameRef, Packet,
 };
-use xylem_trust::{Signer, TrustStore};
+use xylem_trust::{Signer, TrustError, TrustStore};
 
 pub use codec::{NamedPrefix, ProcessId, RepoNotice, RepoParameters, RepoResponse};
 
@@ -153,7 +153,7 @@ pub enum RepoReport {
         /// Stored packets.
         packets: u64,
         /// The reason why it is not complete.
-        failed: Option<String>,
+        failed: Option<RepoFailure>,
     },
     /// A removal has ended.
     Removed {
@@ -162,15 +162,85 @@ pub enum RepoReport {
         /// Removed packets.
         packets: u64,
         /// The reason why it may not last.
-        failed: Option<String>,
+        failed: Option<RepoFailure>,
     },
     /// A command was refused.
     Refused {
         /// The command's name.
         command: Name,
         /// Reason.
-        why: String,
+        why: RepoRefusal,
     },
+}
+
+/// Why a repository refuses a command.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepoRefusal {
+    /// No trusted key has signed it, or the rules do not permit its signer this name.
+    #[error(transparent)]
+    Untrusted(#[from] TrustError),
+    /// It has no name.
+    #[error("the command has no name")]
+    NoName,
+    /// It has no process id.
+    #[error("the command has no process id")]
+    NoProcess,
+    /// Its name is empty, or too long for a packet.
+    #[error("the name is empty or too long")]
+    NameLength,
+    /// Its name is the repository's own, or of this machine.
+    #[error("such names are not for a repository")]
+    Reserved,
+    /// Its last segment is before its first.
+    #[error("the last segment is before the first")]
+    Backwards,
+    /// It is a repetition.
+    #[error("this command was obeyed before")]
+    Repeated,
+    /// Its process id is in use.
+    #[error("another command of this process id is under way")]
+    ProcessInUse,
+    /// There is no room for another command. It is requested again.
+    #[error("too much is under way")]
+    Busy,
+}
+
+impl RepoRefusal {
+    /// The status code of the answer; `None` if the command is requested again instead.
+    fn code(&self) -> Option<u64> {
+        match self {
+            Self::NoName | Self::NoProcess | Self::NameLength | Self::Backwards => Some(400),
+            Self::Untrusted(_) | Self::Reserved | Self::Repeated | Self::ProcessInUse => Some(403),
+            Self::Busy => None,
+        }
+    }
+}
+
+/// Why an insertion or removal failed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RepoFailure {
+    /// No producer answers for this packet.
+    #[error("no answer for {0}")]
+    NoAnswer(Name),
+    /// No trusted key has signed a packet.
+    #[error("{name}: {why}")]
+    Untrusted {
+        /// The packet.
+        name: Name,
+        /// Reason.
+        why: TrustError,
+    },
+    /// The producer has fewer segments than its packets name.
+    #[error("segments are missing")]
+    Incomplete,
+    /// The repository has no room.
+    #[error("the repository is full")]
+    Full,
+    /// The disk did not keep what was written.
+    #[error("the disk failed")]
+    Disk,
 }
 
 /// A command that is being fetched.
@@ -195,7 +265,7 @@ struct PendingPacket {
     tries: u32,
     due: Duration,
     /// The reason why an answer was refused.
-    refused: Option<String>,
+    refused: Option<RepoFailure>,
 }
 
 #[derive(Debug)]
@@ -218,7 +288,7 @@ struct RepoProcess {
     pending: Vec<PendingPacket>,
     /// Inserted or removed packets.
     count: u64,
-    failed: Option<String>,
+    failed: Option<RepoFailure>,
     /// The latest flush before its first change.
     since: u64,
     state: ProcessState,
@@ -265,20 +335,6 @@ impl FaceAllowance {
         self.paid.insert(from, paid.saturating_add(self.every));
         true
     }
-}
-
-/// A refusal of a command: with a code it is answered, otherwise the command is requested again.
-struct RepoDenial {
-    code: Option<u64>,
-    why: String,
-}
-
-fn denied(code: u64, why: impl Into<String>) -> RepoDenial {
-    RepoDenial { code: Some(code), why: why.into() }
-}
-
-fn busy() -> RepoDenial {
-    RepoDenial { code: None, why: "too much is under way".into() }
 }
 
 /// The repository's side of the protocol, without sockets, clock or disk.
@@ -470,9 +526,10 @@ impl RepoProtocol {
         let signed = self.trust.parts(&info, &[portion], data.signature_value(), host.now_ms());
         let done = match &signed {
             Ok(()) => self.obey(verb, &parameters, data, host),
-            Err(why) => Err(denied(403, why.to_string())),
+            Err(why) => Err(RepoRefusal::Untrusted(*why)),
         };
-        if let Err(RepoDenial { code, why }) = done {
+        if let Err(why) = done {
+            let code = why.code();
             // The host may take the same packet again, or another one that comes in its place.
             host.forget_cached(data.name());
             self.report(RepoReport::Refused { command: data.name().to_name(), why });
@@ -510,31 +567,30 @@ impl RepoProtocol {
         parameters: &RepoParameters,
         data: &Data<'_>,
         host: &mut impl RepoHost,
-    ) -> Result<(), RepoDenial> {
-        let name = parameters.name.clone().ok_or_else(|| denied(400, "the command has no name"))?;
+    ) -> Result<(), RepoRefusal> {
+        let name = parameters.name.clone().ok_or(RepoRefusal::NoName)?;
         let id = parameters.process.clone();
-        let id = id.ok_or_else(|| denied(400, "the command has no process id"))?;
+        let id = id.ok_or(RepoRefusal::NoProcess)?;
         if name.is_empty() || name.encoded_len() > MAX_NAME {
-            return Err(denied(400, "the name is empty or too long"));
+            return Err(RepoRefusal::NameLength);
         }
         let own = self.prefix.as_ref();
         let overlaps = own.is_prefix_of(name.as_ref()) || name.as_ref().is_prefix_of(own);
         if overlaps || is_of_this_machine(&name) {
-            return Err(denied(403, "such names are not for a repository"));
+            return Err(RepoRefusal::Reserved);
         }
         let is_whole = parameters.start_block.is_none() && parameters.end_block.is_none();
         // A removal without segments is for all of them.
         let has_segments = !is_whole || verb == RepoVerb::Delete;
         let first = parameters.start_block.unwrap_or(0);
         if parameters.end_block.is_some_and(|last| last < first) {
-            return Err(denied(400, "the last segment is before the first"));
+            return Err(RepoRefusal::Backwards);
         }
         let about = match has_segments {
             true => name.child(Component::segment(first)),
             false => name.clone(),
         };
-        let trusted = self.trust.data_about(data, about.as_ref(), host.now_ms());
-        trusted.map_err(|why| denied(403, why.to_string()))?;
+        self.trust.data_about(data, about.as_ref(), host.now_ms())?;
         // The rules for a name say nothing about those above it.
         let with_packet = verb == RepoVerb::Delete
             && is_whole
@@ -547,26 +603,26 @@ impl RepoProtocol {
             return match known {
                 // The answer was lost.
                 Some(_) => Ok(()),
-                None => Err(denied(403, "this command was obeyed before")),
+                None => Err(RepoRefusal::Repeated),
             };
         }
         if let Some(i) = known {
             match self.processes.get(i).map(|process| process.state) {
                 Some(ProcessState::Ended(_)) => drop(self.processes.remove(i)),
-                _ => return Err(denied(403, "another command of this process id is under way")),
+                _ => return Err(RepoRefusal::ProcessInUse),
             }
         }
         let is_active = |process: &&RepoProcess| !matches!(process.state, ProcessState::Ended(_));
         let active = self.processes.iter().filter(is_active).count();
         if active >= MOST_RUNNING.saturating_add(MOST_QUEUED) {
-            return Err(busy());
+            return Err(RepoRefusal::Busy);
         }
         if self.processes.len() >= MOST_PROCESSES {
             let ended = self.processes.iter().position(|process| !is_active(&process));
-            ended.map(|i| self.processes.remove(i)).ok_or_else(busy)?;
+            ended.map(|i| self.processes.remove(i)).ok_or(RepoRefusal::Busy)?;
         }
         let since = host.latest_flush();
-        host.remember(digest).map_err(|_| busy())?;
+        host.remember(digest).map_err(|_| RepoRefusal::Busy)?;
         self.refused.retain(|(refused, ..)| *refused != id);
         self.processes.push(RepoProcess {
             id,
@@ -599,10 +655,11 @@ impl RepoProtocol {
             if let Err(why) = trust.data(data, host.now_ms()) {
                 // The right one may come from elsewhere.
                 host.forget_cached(data.name());
+                let why = RepoFailure::Untrusted { name: data.name().to_name(), why };
                 if let Some(packet) = process.pending.get_mut(i) {
-                    packet.refused = Some(format!("{}: {why}", data.name()));
+                    packet.refused = Some(why.clone());
                 }
-                process.packet_failed(now, i, "no valid answer");
+                process.packet_failed(now, i, why);
                 continue;
             }
             match host.store(data.name(), data.wire()) {
@@ -614,7 +671,7 @@ impl RepoProtocol {
                     if let Some(end) = end.and_then(|it| it.as_number_of(SEGMENT_COMPONENT)) {
                         let is_short = process.last.is_some_and(|last| last < end);
                         if process.is_open && is_short {
-                            process.fail("segments are missing");
+                            process.fail(RepoFailure::Incomplete);
                         }
                         process.is_open = false;
                         process.end_at(end);
@@ -626,7 +683,7 @@ impl RepoProtocol {
                         packet.tries = packet.tries.saturating_sub(1);
                     }
                 }
-                Err(RepoHostError::Full) => process.fail("the repository is full"),
+                Err(RepoHostError::Full) => process.fail(RepoFailure::Full),
             }
         }
         is_ours
@@ -741,7 +798,7 @@ impl RepoProtocol {
                     }
                     Some(is_durable) => {
                         if !is_durable {
-                            process.failed = Some("the disk failed".into());
+                            process.failed = Some(RepoFailure::Disk);
                         }
                         process.state = ProcessState::Ended(now.saturating_add(REMEMBERED));
                         ended.push(process.ended());
@@ -785,8 +842,8 @@ impl RepoProcess {
         }
     }
 
-    fn fail(&mut self, why: &str) {
-        self.failed.get_or_insert_with(|| why.into());
+    fn fail(&mut self, why: RepoFailure) {
+        self.failed.get_or_insert(why);
         self.pending.clear();
     }
 
@@ -798,7 +855,7 @@ impl RepoProcess {
 
     /// Notes that a request was in vain. After the last try the insertion has failed, unless the number of segments was
     /// not stated, and neither this segment nor one behind it was ever answered: then the one before was the last.
-    fn packet_failed(&mut self, now: Duration, i: usize, why: &str) {
+    fn packet_failed(&mut self, now: Duration, i: usize, why: RepoFailure) {
         let Some(packet) = self.pending.get_mut(i) else { return };
         if packet.tries < TRIES {
             packet.due = now;
@@ -811,7 +868,7 @@ impl RepoProcess {
         let is_end = self.is_open && refused.is_none() && is_behind_all;
         match segment.checked_sub(1) {
             Some(before) if is_end => self.end_at(before),
-            _ => self.fail(refused.as_deref().unwrap_or(why)),
+            _ => self.fail(refused.unwrap_or(why)),
         }
     }
 
@@ -819,9 +876,9 @@ impl RepoProcess {
     fn fetch(&mut self, now: Duration, requests: &mut Vec<(Name, Option<Name>)>) -> bool {
         // Expired requests first: they may end the insertion.
         while let Some(i) = self.pending.iter().position(|it| it.due <= now && it.tries >= TRIES) {
-            let why = self.pending.get(i).map(|it| format!("no answer for {}", it.name));
+            let name = self.pending.get(i).map(|it| it.name.clone()).unwrap_or_default();
             let before = self.pending.len();
-            self.packet_failed(now, i, &why.unwrap_or_default());
+            self.packet_failed(now, i, RepoFailure::NoAnswer(name));
             if self.pending.len() == before {
                 break;
             }

@@ -11,8 +11,8 @@ use xylem_forward::{
     OutgoingPacket,
 };
 use xylem_mgmt::{
-    CommandRefusal, ControlParameters, ControlResponse, FaceInfo, FaceUri, Management,
-    ManagementConfig, ManagementHost, Persistency, client,
+    CommandRefusal, CommandScope, ControlParameters, ControlResponse, FaceInfo, FaceUri,
+    Management, ManagementConfig, ManagementHost, Persistency, client,
 };
 use xylem_packet::{Data, Interest, Name};
 use xylem_trust::{CommandStamp, Signer};
@@ -209,13 +209,14 @@ impl Node {
         parameters: &ControlParameters,
     ) -> ControlResponse {
         let (app, signer) = (self.app, Signer::digest_sha256());
-        self.command_as(app, true, &signer, module, verb, parameters).expect("an answer")
+        self.command_as(app, CommandScope::Localhost, &signer, module, verb, parameters)
+            .expect("an answer")
     }
 
     pub(crate) fn command_as(
         &mut self,
         from: FaceId,
-        local: bool,
+        scope: CommandScope,
         signer: &Signer,
         module: &str,
         verb: &str,
@@ -223,7 +224,7 @@ impl Node {
     ) -> Option<ControlResponse> {
         let stamp = self.stamp();
         let wire =
-            client::command(local, module, verb, parameters, signer, stamp, [self.stamps; 4])
+            client::command(scope, module, verb, parameters, signer, stamp, [self.stamps; 4])
                 .unwrap();
         let answers = self.send(from, &wire);
         let data = Data::decode(answers.first()?).unwrap();

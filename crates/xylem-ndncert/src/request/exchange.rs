@@ -54,14 +54,17 @@ impl InterestExchange {
     }
 }
 
-/// An exchange with an unsigned Interest.
-pub(super) fn unsigned_exchange(
-    name: NameRef<'_>,
-    can_be_prefix: bool,
-    fresh: bool,
-) -> Option<InterestExchange> {
+/// An exchange with an unsigned Interest for the packet of exactly this name.
+pub(super) fn packet_exchange(name: NameRef<'_>) -> Option<InterestExchange> {
     let mut wire = Vec::new();
-    builder(name).can_be_prefix(can_be_prefix).must_be_fresh(fresh).encode(&mut wire).ok()?;
+    builder(name).encode(&mut wire).ok()?;
+    InterestExchange::new(wire)
+}
+
+/// An exchange with an unsigned Interest for a fresh packet of a name that begins with this one.
+pub(super) fn discovery_exchange(name: NameRef<'_>) -> Option<InterestExchange> {
+    let mut wire = Vec::new();
+    builder(name).can_be_prefix(true).must_be_fresh(true).encode(&mut wire).ok()?;
     InterestExchange::new(wire)
 }
 

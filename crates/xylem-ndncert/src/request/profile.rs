@@ -8,7 +8,7 @@ use xylem_packet::{Component, Data, InterestBuilder, Name, NameRef};
 use xylem_trust::{Certificate, TrustStore, ValidityPeriod, Verifier};
 
 use super::RequestError;
-use super::exchange::{InterestExchange, unsigned_exchange};
+use super::exchange::{InterestExchange, discovery_exchange, packet_exchange};
 use crate::numbers::component;
 use crate::packets::{CaInfo, ChallengeParameters, ErrorMessage, ProbeRequest, ProbeResponse};
 
@@ -142,7 +142,7 @@ impl Lookup {
     /// Looks up the CA for names below `prefix`.
     pub fn new(prefix: Name) -> Self {
         let metadata = info_name(prefix.as_ref()).child(component::METADATA);
-        Lookup { exchange: unsigned_exchange(metadata.as_ref(), true, true), prefix, found: None }
+        Lookup { exchange: discovery_exchange(metadata.as_ref()), prefix, found: None }
     }
 
     /// The Interest to send now, if any.
@@ -169,8 +169,7 @@ impl Lookup {
         };
         if asked.name().last() == Some(component::METADATA) {
             let next = self.newest(data.content());
-            let Some(next) = next.and_then(|name| unsigned_exchange(name.as_ref(), false, false))
-            else {
+            let Some(next) = next.and_then(|name| packet_exchange(name.as_ref())) else {
                 return false;
             };
             self.exchange = Some(next);

@@ -9,6 +9,8 @@ mod volunteers;
 
 pub use crate::meeting::CodeDht;
 pub(crate) use server::{CodeServer, ShowOptions};
-pub use take::{CodeLookup, TakeCodeError, TakeOptions, TakenCode, take};
+pub use take::{
+    CodeDialError, CodeLookup, RelayDialError, TakeCodeError, TakeOptions, TakenCode, take,
+};
 pub use xylem_peers::code::{CodeEvent, Offered};
 pub use xylem_reach::code::{CodeEnd, CodeError, LIFETIME, SpokenCode, TakeError, looks_like_code};

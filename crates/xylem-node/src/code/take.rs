@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::time::Duration;
 
 use xylem_base::{Blame, Failure, Stop};
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
-use xylem_link::{Endpoint, StaticKey, StreamId, StreamRead, purpose};
+use xylem_link::{Endpoint, StaticKey, StreamError, StreamId, StreamRead, purpose};
 use xylem_mgmt::Persistency;
-use xylem_peers::reachable::{FaceAddress, PeerAddress, Relay};
+use xylem_peers::reachable::{FaceAddress, HostLookupError, PeerAddress, Relay};
 use xylem_reach::code::{
     CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, PunchWay, SpokenCode, TakeError, knock,
 };
@@ -21,7 +22,7 @@ use super::volunteers::{VolunteerDials, as_relay};
 use crate::event::Event;
 use crate::meeting::CodeDht;
 use crate::reaching::{through, to_dial};
-use xylem_engine::{Engine, EngineError, EngineEvent, Program, StreamEvent};
+use xylem_engine::{Engine, EngineError, EngineEvent, FaceEnd, Program, StreamEvent};
 
 /// Time for other peers to answer after one that has another code.
 const OTHER_PEERS_WAIT: Duration = Duration::from_secs(1);
@@ -50,7 +51,7 @@ pub enum TakeCodeError {
         /// Where the code was looked up.
         asked: CodeLookup,
         /// Reason, as far as is known.
-        why: String,
+        why: CodeDialError,
     },
     /// The peers that answer do not have the code, or no longer.
     #[error("{0}; check the words, or ask for a new code")]
@@ -70,6 +71,47 @@ pub enum TakeCodeError {
     /// A key of the store cannot be read or made.
     #[error(transparent)]
     Key(#[from] xylem_keys::KeyFileError),
+}
+
+/// Why no peer was reached that shows a code.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodeDialError {
+    /// Nothing answers in time.
+    #[error("no answer")]
+    NoAnswer,
+    /// A peer cannot be dialled.
+    #[error(transparent)]
+    Dial(#[from] io::Error),
+    /// A relay cannot be used.
+    #[error("relay {relay}: {why}")]
+    Relay {
+        /// The relay, without a token.
+        relay: String,
+        /// Reason.
+        why: RelayDialError,
+    },
+    /// A connection ended.
+    #[error(transparent)]
+    Ended(#[from] FaceEnd),
+    /// No stream can be opened.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+}
+
+/// Why a relay cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RelayDialError {
+    /// Its host does not resolve.
+    #[error(transparent)]
+    Host(#[from] HostLookupError),
+    /// It has no address.
+    #[error("it has no address")]
+    NoAddress,
+    /// No socket leads to it.
+    #[error(transparent)]
+    Socket(#[from] io::Error),
 }
 
 /// Where a code was looked up without an answer. `Display` gives this, and what to do.
@@ -205,7 +247,7 @@ pub fn take(
         taken: None,
         arrived: false,
         fate: None,
-        why: String::from("no answer"),
+        why: CodeDialError::NoAnswer,
         on_event,
     };
     for peer in &options.from {
@@ -271,7 +313,7 @@ struct CodeClient<'a> {
     arrived: bool,
     fate: Option<TakeError>,
     /// Why the last dial failed.
-    why: String,
+    why: CodeDialError,
     on_event: &'a mut dyn FnMut(Event),
 }
 
@@ -279,20 +321,20 @@ impl CodeClient<'_> {
     fn dial(&mut self, engine: &mut Engine, peer: PeerAddress) {
         match engine.dial(&peer, Persistency::Persistent) {
             Ok(face) => drop(self.dialled.insert(face, peer)),
-            Err(e) => self.why = e.to_string(),
+            Err(e) => self.why = e.into(),
         }
     }
 
     fn ask_relay(&mut self, engine: &mut Engine, relay: &Relay, number: u32) {
-        let used = to_dial(relay).map_err(|e| e.to_string()).and_then(|uses| {
-            let peer =
-                through(&uses, None, ConnectTarget::Code(number)).ok_or("it has no address")?;
-            engine.use_relay(uses).map_err(|e| e.to_string())?;
+        let used = to_dial(relay).map_err(RelayDialError::from).and_then(|uses| {
+            let peer = through(&uses, None, ConnectTarget::Code(number));
+            let peer = peer.ok_or(RelayDialError::NoAddress)?;
+            engine.use_relay(uses)?;
             Ok(peer)
         });
         match used {
             Ok(peer) => self.dial(engine, peer),
-            Err(why) => self.why = format!("relay {relay}: {why}"),
+            Err(why) => self.why = CodeDialError::Relay { relay: relay.to_string(), why },
         }
     }
 
@@ -311,7 +353,7 @@ impl CodeClient<'_> {
                     let peer = PeerAddress::Link { address: way.at, key: None };
                     self.dialled.insert(face, peer);
                 }
-                Err(e) => self.why = e.to_string(),
+                Err(e) => self.why = e.into(),
             }
         }
     }
@@ -387,7 +429,7 @@ impl CodeClient<'_> {
         });
         match opened {
             Ok(stream) => drop(self.tries.insert(face, (stream, take))),
-            Err(e) => self.why = e.to_string(),
+            Err(e) => self.why = e.into(),
         }
         Ok(())
     }
@@ -465,7 +507,7 @@ impl Program for CodeClient<'_> {
                 }
                 self.again.retain(|(_, of)| *of != face);
                 self.volunteers.went_down(engine.now(), face, &why);
-                self.why = why.to_string();
+                self.why = why.into();
             }
             EngineEvent::Stream { face, stream, what } => {
                 if self.tries.get(&face).is_none_or(|(ours, _)| *ours != stream) {

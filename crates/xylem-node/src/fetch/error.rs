@@ -1,15 +1,19 @@
 //! [`FetchError`]: why a fetch ends early.
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use xylem_base::{Blame, Failure};
 use xylem_object::ManifestError;
 use xylem_object::naming::PrefixError;
-use xylem_peers::reachable::HostLookupError;
+use xylem_peers::PeerRefusal;
+use xylem_peers::reachable::{FaceAddress, HostLookupError};
 use xylem_transfer::{AddError, FailReason, Misbehaviour};
 use xylem_tree::consistency::ConsistencyError;
 use xylem_witness::QuestionError;
 
+use super::waiting::TriedPeer;
+use crate::follow::EvidenceKept;
 use crate::peers::HostError;
 use xylem_engine::EngineError;
 
@@ -45,25 +49,26 @@ pub enum FetchError {
     OtherTree,
     /// No peer answers.
     #[error(
-        "no peer answered in {} s: {tried}; is the share still running there, and can this machine reach its UDP \
-         port?", after.as_secs_f64()
+        "no peer answered in {} s: {}; is the share still running there, and can this machine reach its UDP \
+         port?", after.as_secs_f64(), joined(tried.iter(), ", ")
     )]
     Unreachable {
         /// Duration of the attempts.
         after: Duration,
         /// Each peer, with the reason as far as is known.
-        tried: String,
+        tried: Vec<TriedPeer>,
     },
     /// The relays answer, and report the sharer absent.
     #[error(
-        "the sharer is not connected to {relays}: it is off, asleep or offline; run the same command when it is \
-         back, or `xylem get --wait`, which keeps trying{}", behind(" (it does not answer directly either: ", .others)
+        "the sharer is not connected to {}: it is off, asleep or offline; run the same command when it is \
+         back, or `xylem get --wait`, which keeps trying{}", joined(relays.iter().map(FaceAddress::for_people), ", "),
+        behind(" (it does not answer directly either: ", &joined(others.iter(), ", "))
     )]
     Away {
         /// These relays.
-        relays: String,
+        relays: Vec<FaceAddress>,
         /// Other addresses that were tried, with reasons as far as is known; empty: none.
-        others: String,
+        others: Vec<TriedPeer>,
     },
     /// The peers that had it are gone and have not come back.
     #[error(
@@ -77,8 +82,8 @@ pub enum FetchError {
         why: String,
     },
     /// The peers that answer do not have it, or have it no longer.
-    #[error("{0}")]
-    Gone(String),
+    #[error("{}; ask for a new ticket", joined(.0.iter(), "; "))]
+    Gone(Vec<PeerRefusal>),
     /// No reachable peer has it.
     #[error("{reason}{warnings}{}", if *.fetched { "; what was verified is kept" } else { "" })]
     Failed {
@@ -137,12 +142,16 @@ pub enum FetchError {
         named: u64,
         /// Why the one does not begin with the other.
         why: ConsistencyError,
-        /// Where the evidence is kept, or why it is not; empty: there is none.
-        evidence: String,
+        /// Whether evidence was kept.
+        evidence: EvidenceKept,
     },
     /// The relation of two versions was asked for, and the answers do not prove it.
     #[error("the peers' answers do not prove how the two versions relate")]
     Unproven,
+}
+
+fn joined(all: impl Iterator<Item = impl Display>, between: &str) -> String {
+    all.map(|one| one.to_string()).collect::<Vec<_>>().join(between)
 }
 
 /// Further known facts in parentheses, if there are any.

@@ -20,22 +20,19 @@ impl FetchState {
 
     /// The error for a transfer that has failed.
     pub(super) fn failed(&self, reason: FailReason) -> FetchError {
-        if let Some(sentence) = self.gone.message() {
-            return FetchError::Gone(sentence);
+        let refusals = self.gone.list();
+        if !refusals.is_empty() {
+            return FetchError::Gone(refusals);
         }
         if self.awaits_a_peer() && !self.dialler.was_up() {
             let tried = self.tried();
-            let joined = |tried: &[TriedPeer]| {
-                tried.iter().map(TriedPeer::to_string).collect::<Vec<_>>().join(", ")
-            };
             if !self.dialler.sharer_is_absent() {
-                let (after, tried) = (self.config.give_up, joined(&tried));
-                return FetchError::Unreachable { after, tried };
+                return FetchError::Unreachable { after: self.config.give_up, tried };
             }
             let of_relay = |tried: &TriedPeer| matches!(tried.peer, FaceAddress::Relayed(_));
             let (relays, others): (Vec<_>, Vec<_>) = tried.into_iter().partition(of_relay);
-            let relays: Vec<_> = relays.iter().map(|tried| tried.peer.for_people()).collect();
-            return FetchError::Away { relays: relays.join(", "), others: joined(&others) };
+            let relays = relays.into_iter().map(|tried| tried.peer).collect();
+            return FetchError::Away { relays, others };
         }
         let warnings = self.dialler.warnings();
         if self.dialler.count() == 0

@@ -10,7 +10,9 @@ use xylem_object::Ticket;
 use xylem_object::naming::{ObjectId, PublicationRequest};
 use xylem_packet::{Data, Interest, NackReason, Name};
 use xylem_peers::reachable::FaceAddress;
-use xylem_peers::{FindExchange, FindOutcome, NOT_THERE, PeerRefusals, REFUSES_PIECES};
+use xylem_peers::{
+    FindExchange, FindOutcome, NOT_THERE, PeerRefusals, REFUSES_PIECES, RefusedPart,
+};
 use xylem_sink::follow::PointerWatch;
 use xylem_transfer::{FailReason, PathReport, Transfer, TransferEvent, TransferSpec};
 
@@ -363,56 +365,63 @@ impl FetchState {
                 return self.admit(engine, face, on_event);
             }
             // A peer that has not proven its identity is asked for nothing by name.
-            self.refused(engine, face, false, false, on_event);
+            self.note_refusal(engine, face, RefusedPart::Manifest);
             return engine.drop_face(face, NOT_THERE);
         }
         let mut asked = None;
-        let pieces = match self.transfer.request_of(interest.name()) {
-            Some(PublicationRequest::Manifest) => false,
+        let part = match self.transfer.request_of(interest.name()) {
+            Some(PublicationRequest::Manifest) => RefusedPart::Manifest,
             Some(
                 PublicationRequest::Segment { object, .. }
                 | PublicationRequest::Tile { object, .. },
             ) => {
                 asked = Some(object);
-                true
+                RefusedPart::Pieces
             }
             _ => return self.pass_nack(engine, from, &interest, reason),
         };
         // Among several named peers, one may have only a part.
-        let whole = !pieces || self.dialler.may_find();
+        let whole = part == RefusedPart::Manifest || self.dialler.may_find();
         if reason == NackReason::NO_ROUTE && whole && self.dialler.is_named(from) {
             self.refused_objects.extend(asked);
             self.refused_now.extend(asked);
-            self.refused(engine, from, true, pieces, on_event);
+            self.refused(engine, from, part, on_event);
         }
         // While other peers are still being dialled, one refusal does not mean that no peer has it.
-        if pieces || !self.dialler.is_reaching() {
+        if part == RefusedPart::Pieces || !self.dialler.is_reaching() {
             self.pass_nack(engine, from, &interest, reason);
         }
     }
 
-    /// Records that a peer refused the manifest, or `pieces`. With `may_ask`, asks it what it has instead.
+    /// Records that a peer refused a part. Asks one that refuses the manifest what it has instead.
     fn refused(
         &mut self,
         engine: &mut Engine,
         face: FaceId,
-        may_ask: bool,
-        pieces: bool,
+        part: RefusedPart,
         on_event: &mut dyn FnMut(Event),
     ) {
-        let Some(face_here) = engine.face(face) else { return };
+        let Some(peer) = self.note_refusal(engine, face, part) else { return };
+        match part {
+            RefusedPart::Pieces => {
+                on_event(Event::warning(format!("{peer} {REFUSES_PIECES}; still asking")));
+            }
+            RefusedPart::Manifest => {
+                if let Some(question) = self.gone.question() {
+                    engine.ask(face, &question);
+                }
+            }
+        }
+    }
+
+    /// Records that a peer refused a part. Returns the peer, in words, the first time.
+    fn note_refusal(&mut self, engine: &Engine, face: FaceId, part: RefusedPart) -> Option<String> {
+        let face_here = engine.face(face)?;
         let peer = match &face_here.address {
             FaceAddress::Relayed(_) => format!("the peer at {}", face_here.address.for_people()),
             direct => direct.to_string(),
         };
-        if !self.gone.refused(face, peer.clone(), pieces) {
-            return;
-        }
-        if pieces {
-            on_event(Event::warning(format!("{peer} {REFUSES_PIECES}; still asking")));
-        } else if let Some(question) = self.gone.question().filter(|_| may_ask) {
-            engine.ask(face, &question);
-        }
+        self.gone.refused(face, peer.clone(), part).then_some(peer)
     }
 
     fn pass_nack(
@@ -511,7 +520,7 @@ impl FetchState {
                 return true;
             }
             FindOutcome::Absent(face) => {
-                self.refused(engine, face, true, false, on_event);
+                self.refused(engine, face, RefusedPart::Manifest, on_event);
                 if self.name.is_none() {
                     engine.drop_face(face, NOT_THERE);
                 }

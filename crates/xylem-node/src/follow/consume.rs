@@ -9,7 +9,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use xylem_base::{Blame, Error, Stop, disk};
+use xylem_base::{Blame, Failure, Stop, disk};
 use xylem_files::record::{FetchedManifest, keep_fetched};
 use xylem_files::{CheckpointMade, LibraryEvent};
 use xylem_object::witness::{Evidence, SignedVersion};
@@ -22,6 +22,7 @@ use xylem_transfer::{TransferEvent, TransferSpec};
 use xylem_tree::consistency::{self, ConsistencyError, Continuation};
 use xylem_tree::{Geometry, Node, TreeVerifier};
 
+use super::error::{EvidenceKept, FollowError, NotContinued, VerifiedBefore};
 use super::newest::{NEWER_CHECKPOINT_WAIT, RETRY, begins_with_named};
 use super::versions::{Asked, VersionPeers};
 use crate::event::{Event, from_library};
@@ -29,8 +30,8 @@ use crate::fetch::Fetch;
 use crate::get::{GetOptions, start};
 use xylem_engine::wall_clock;
 use xylem_witness::{
-    ASK_EVERY, CosignatureDemand, NewestQuery, POINTER_LIFETIME, VersionSource, evidence_hint,
-    keep_evidence, witnessed,
+    ASK_EVERY, CosignatureDemand, NewestQuery, POINTER_LIFETIME, VersionSource, keep_evidence,
+    witnessed,
 };
 
 /// Segments requested past the first missing one. Segments that arrive out of order have to be buffered.
@@ -45,19 +46,18 @@ const TICK: Duration = Duration::from_millis(100);
 /// seen it.
 ///
 /// # Errors
-/// As [`crate::get`]. [`Blame::Data`] if the publisher has signed another history; the evidence is kept, if there is
-/// any. [`Blame::Network`] if witnesses are silent for `options.give_up`.
+/// See [`FollowError`].
 pub fn follow(
     options: &GetOptions,
     at: Option<u64>,
     demand: Option<&CosignatureDemand>,
     stop: &Stop,
     on_event: &mut dyn FnMut(Event),
-) -> Result<GetSummary, Error> {
+) -> Result<GetSummary, FollowError> {
     let started = Instant::now();
     let ticket = &options.ticket;
     if ticket.kind == Some(PublicationKind::Directory) {
-        return Err(Error::usage("the ticket names a directory, which does not grow"));
+        return Err(FollowError::Directory);
     }
     let store = Store::open(disk(), &options.store)?;
     let mut fetch = start(options)?;
@@ -66,8 +66,7 @@ pub fn follow(
     let object = name.as_ref().parent().to_name();
     fetch.watch(object.clone());
     if manifest.growing.is_none() {
-        let what = "the ticket names a file that does not grow; get it without --follow";
-        return Err(Error::usage(what));
+        return Err(FollowError::NotGrowing);
     }
     on_event(Event::Found {
         name: String::from_utf8_lossy(&manifest.file_name).into_owned(),
@@ -86,7 +85,7 @@ pub fn follow(
         None => naming::version(name.as_ref()).unwrap_or_default(),
     };
     let named = SignedVersion::open(fetch.manifest_packet(), ticket.publisher)
-        .map_err(|e| Error { blame: Blame::Data, message: e.to_string() })?;
+        .map_err(FollowError::Version)?;
     let mut follower = Follower {
         fetch,
         beginning: manifest,
@@ -115,7 +114,7 @@ pub fn follow(
         follower.remember(&store, on_event);
     }
     match outcome {
-        Err(e) if e.blame != Blame::Interrupted => return Err(e),
+        Err(e) if e.blame() != Blame::Interrupted => return Err(e),
         outcome => {
             written?;
             outcome?;
@@ -170,7 +169,7 @@ impl Follower<'_> {
         store: &Store,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FollowError> {
         let give_up = self.options.give_up;
         let mut next = match chosen {
             true => first,
@@ -189,14 +188,7 @@ impl Follower<'_> {
             }
             next = match self.newest(next, give_up, stop, on_event)? {
                 Some(version) => version,
-                None => {
-                    let message = format!(
-                        "the publisher has sent nothing for {} s; what was verified is kept: run the same command \
-                         to continue",
-                        give_up.as_secs_f64()
-                    );
-                    return Err(Error { blame: Blame::Network, message });
-                }
+                None => return Err(FollowError::Silent { after: give_up }),
             };
         }
     }
@@ -211,7 +203,7 @@ impl Follower<'_> {
         patience: Duration,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<Option<u64>, Error> {
+    ) -> Result<Option<u64>, FollowError> {
         let mut last_received = self.fetch.now();
         let (mut ask_at, mut pointer_at) = (last_received, None);
         loop {
@@ -250,7 +242,7 @@ impl Follower<'_> {
     }
 
     /// Asks all connected peers. Returns false if there are none.
-    fn ask(&mut self, number: Option<u64>) -> Result<bool, Error> {
+    fn ask(&mut self, number: Option<u64>) -> Result<bool, FollowError> {
         let interest = self.newest.question(number)?;
         Ok(self.fetch.ask_all(&interest))
     }
@@ -263,16 +255,16 @@ impl Follower<'_> {
         version: u64,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<Manifest, Error> {
-        self.spec.prefix = naming::versioned(self.object.as_ref(), version)
-            .map_err(|e| Error::usage(e.to_string()))?;
+    ) -> Result<Manifest, FollowError> {
+        self.spec.prefix =
+            naming::versioned(self.object.as_ref(), version).map_err(FollowError::Name)?;
         self.fetch.change_publication(self.spec.clone())?;
         let manifest = self.fetch.manifest(stop, on_event)?;
         let Some(growing) = manifest.growing else {
-            return Err(self.other_history(version, "it is not a checkpoint of a growing file"));
+            return Err(self.other_history(version, NotContinued::NotGrowing, None));
         };
         let signed = SignedVersion::open(self.fetch.manifest_packet(), self.spec.publisher)
-            .map_err(|e| Error { blame: Blame::Data, message: e.to_string() })?;
+            .map_err(FollowError::Version)?;
         if let Some(named) = self.named.take_if(|named| named.version < version) {
             let (fetch, store) = (&mut self.fetch, &self.options.store);
             begins_with_named(fetch, named, signed.clone(), store, stop, on_event)?;
@@ -293,10 +285,7 @@ impl Follower<'_> {
             (Ok(continuation), ..) => continuation,
             // Nothing shows that the existing file came from this object.
             (Err(_), None, Some(path)) if !self.here.was_verified() => {
-                return Err(Error::usage(format!(
-                    "{} exists and is not the beginning of the fetched file; choose --overwrite or -o PATH",
-                    path.display()
-                )));
+                return Err(FollowError::OtherFile(path.to_path_buf()));
             }
             (Err(why), at, _) => {
                 let evidence = at.as_ref().map(|at| Evidence {
@@ -304,14 +293,14 @@ impl Follower<'_> {
                     later: signed,
                     proof: nodes.proof,
                 });
-                return Err(self.history_error_with_evidence(version, &why.to_string(), evidence));
+                return Err(self.other_history(version, NotContinued::Proof(why), evidence));
             }
         };
         self.ask_witnesses(&signed, stop, on_event)?;
         self.here.advance(continuation)?;
         self.fetch_new(&manifest, nodes, stop, on_event)?;
         if self.here.root() != manifest.root {
-            return Err(self.other_history(version, "its bytes do not match its root"));
+            return Err(self.other_history(version, NotContinued::OtherRoot, None));
         }
         self.at = Some(LastCheckpoint { number: growing.number, signed });
         self.here.checkpoint(version, growing.last)?;
@@ -321,7 +310,7 @@ impl Follower<'_> {
 
     /// Whether the local bytes begin with the checkpoint and are longer. Then the peer that named it was behind, or the
     /// local bytes came from elsewhere. They stay as they are; a newer checkpoint shows whether they are right.
-    fn has_more(&self, manifest: &Manifest) -> Result<bool, Error> {
+    fn has_more(&self, manifest: &Manifest) -> Result<bool, FollowError> {
         let is_over = manifest.growing.is_none_or(|growing| growing.last);
         let shrunk = self.at.as_ref().is_some_and(|at| at.signed.manifest.size > manifest.size);
         Ok(!is_over
@@ -332,14 +321,11 @@ impl Follower<'_> {
 
     /// Discards the local bytes if the options permit that. Never discards bytes that begin with the ticket's
     /// checkpoint in favour of a shorter checkpoint.
-    fn may_replace(&mut self, manifest: &Manifest) -> Result<bool, Error> {
+    fn may_replace(&mut self, manifest: &Manifest) -> Result<bool, FollowError> {
         let named = &self.beginning;
         if named.size > 0 && self.here.size() > manifest.size && self.here.begins_with(named)? {
-            let path = self.here.path().unwrap_or(Path::new("")).display();
-            return Err(Error::usage(format!(
-                "{path} begins with the ticket's checkpoint and is longer than the newest one: it is not \
-                 truncated; choose -o PATH"
-            )));
+            let path = self.here.path().unwrap_or(Path::new(""));
+            return Err(FollowError::Longer(path.to_path_buf()));
         }
         Ok(self.here.start_over()?)
     }
@@ -375,34 +361,25 @@ impl Follower<'_> {
         })));
     }
 
-    fn other_history(&self, version: u64, why: &str) -> Error {
-        let before = match &self.at {
-            Some(at) => format!("checkpoint v={}", at.signed.version),
-            None => "the bytes that are here".to_owned(),
-        };
-        let message = format!(
-            "the publisher has signed another history: checkpoint v={version} does not continue \
-             {before} ({why}); what was verified before is kept"
-        );
-        Error { blame: Blame::Data, message }
-    }
-
-    /// As [`Self::other_history`], and keeps the evidence that proves it to others.
-    fn history_error_with_evidence(
+    /// The error that a checkpoint does not continue the content before it. Keeps the evidence, if it proves that to
+    /// others.
+    fn other_history(
         &self,
         version: u64,
-        why: &str,
+        why: NotContinued,
         evidence: Option<Evidence>,
-    ) -> Error {
-        let mut error = self.other_history(version, why);
-        let Some(evidence) = evidence.filter(|evidence| evidence.split().is_ok()) else {
-            return error;
+    ) -> FollowError {
+        let before = match &self.at {
+            Some(at) => VerifiedBefore::Checkpoint(at.signed.version),
+            None => VerifiedBefore::File,
         };
-        match keep_evidence(&self.options.store, &evidence) {
-            Ok(path) => error.message.push_str(&evidence_hint(&path)),
-            Err(e) => error.message.push_str(&format!("; cannot save the evidence: {e}")),
-        }
-        error
+        let proves = evidence.filter(|evidence| evidence.split().is_ok());
+        let evidence = match proves.map(|found| keep_evidence(&self.options.store, &found)) {
+            None => EvidenceKept::None,
+            Some(Ok(path)) => EvidenceKept::At(path),
+            Some(Err(e)) => EvidenceKept::Unsaved(e),
+        };
+        FollowError::OtherHistory { version, before, why, evidence }
     }
 
     /// Waits until as many witnesses as demanded have seen this checkpoint.
@@ -411,7 +388,7 @@ impl Follower<'_> {
         signed: &SignedVersion,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FollowError> {
         let Some(demand) = self.demand else { return Ok(()) };
         let (store, give_up) = (&self.options.store, self.options.give_up);
         let peers = VersionPeers::Of(&mut self.fetch);
@@ -436,7 +413,7 @@ impl Follower<'_> {
         manifest: &Manifest,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(Result<Continuation, ConsistencyError>, ContinuationProof), Error> {
+    ) -> Result<(Result<Continuation, ConsistencyError>, ContinuationProof), FollowError> {
         self.fetch.change_publication(self.spec.clone())?;
         self.fetch.manifest(stop, on_event)?;
         self.show(manifest, stop, on_event)
@@ -450,7 +427,7 @@ impl Follower<'_> {
         manifest: &Manifest,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(Result<Continuation, ConsistencyError>, ContinuationProof), Error> {
+    ) -> Result<(Result<Continuation, ConsistencyError>, ContinuationProof), FollowError> {
         let tree = self.here.tree();
         let (old, new) = (tree.geometry(), manifest.geometry());
         let roots = (tree.checkpoint().root(), manifest.root);
@@ -487,7 +464,7 @@ impl Follower<'_> {
         mut shown: ContinuationProof,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FollowError> {
         let geometry = manifest.geometry();
         let segment = shown.segment.take();
         let mut first = self.here.begin(&geometry, segment.as_ref().map(|s| s.index.0));
@@ -514,12 +491,12 @@ impl Follower<'_> {
         mut shown: Option<&mut ContinuationProof>,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FollowError> {
         let transfer = self.fetch.transfer();
         transfer.in_order_window(Some(WINDOW_SEGMENTS));
         transfer
             .add_object(ObjectId::Root, manifest.root, *geometry, [wanted], [], verifier)
-            .map_err(|e| Error { blame: Blame::Network, message: e.to_string() })?;
+            .map_err(FollowError::Object)?;
         let mut complete = false;
         loop {
             while let Some(event) = self.fetch.next_event(on_event)? {
@@ -567,7 +544,7 @@ impl Follower<'_> {
         deadline: Option<Duration>,
         stop: &Stop,
         on_event: &mut dyn FnMut(Event),
-    ) -> Result<(), Error> {
+    ) -> Result<(), FollowError> {
         self.here.push()?;
         Ok(self.fetch.run_once(deadline, stop, on_event)?)
     }

@@ -10,8 +10,9 @@ use xylem_object::{Manifest, PublisherId, naming};
 use xylem_transfer::TransferSpec;
 use xylem_tree::Geometry;
 use xylem_tree::consistency::{self, ConsistencyError};
-use xylem_witness::{ASK_EVERY, NewestQuery, evidence_hint, keep_evidence};
+use xylem_witness::{ASK_EVERY, NewestQuery, keep_evidence};
 
+use super::error::EvidenceKept;
 use super::versions::proof;
 use crate::event::Event;
 use crate::fetch::{Fetch, FetchError};
@@ -114,9 +115,9 @@ pub(super) fn begins_with_named(
     let (newer_number, named_number) = (newer.version, named.version);
     let found = Evidence { earlier: named, later: newer, proof };
     let evidence = match found.split().is_ok().then(|| keep_evidence(store, &found)) {
-        None => String::new(),
-        Some(Ok(path)) => evidence_hint(&path),
-        Some(Err(e)) => format!("; cannot save the evidence: {e}"),
+        None => EvidenceKept::None,
+        Some(Ok(path)) => EvidenceKept::At(path),
+        Some(Err(e)) => EvidenceKept::Unsaved(e),
     };
     Err(FetchError::OtherHistory { newer: newer_number, named: named_number, why, evidence })
 }

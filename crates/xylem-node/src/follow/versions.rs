@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_base::{Blame, Error, Stop, UnixTime};
+use xylem_base::{Stop, UnixTime};
 use xylem_files::LibraryEvent;
 use xylem_object::witness::SignedVersion;
 use xylem_object::{Manifest, ObjectId, PublisherId, Ticket, naming};
@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::fetch::{Fetch, FetchError, FetchNext};
 use crate::shaping::LinkOptions;
 use xylem_engine::wall_clock;
-use xylem_witness::{DialVersions, VersionSource};
+use xylem_witness::{DialVersions, QuestionError, VersionSource};
 
 /// How to reach the peers of tickets. The fields have the meaning of those of [`crate::GetOptions`].
 pub struct VersionDialer<'a> {
@@ -41,12 +41,14 @@ pub struct VersionDialer<'a> {
 }
 
 impl DialVersions for VersionDialer<'_> {
+    type Error = FetchError;
+
     type VersionFetch<'s>
         = Asked<'s>
     where
         Self: 's;
 
-    fn dial(&mut self, ticket: &Ticket, give_up: Duration) -> Result<Asked<'_>, Error> {
+    fn dial(&mut self, ticket: &Ticket, give_up: Duration) -> Result<Asked<'_>, FetchError> {
         let Self { from, relays, links, stop, .. } = *self;
         let asks = self.ask_who_answers;
         let fetch = Fetch::through(ticket, from, relays, give_up, None, links, asks)?;
@@ -111,13 +113,13 @@ impl<'a> Asked<'a> {
     fn run<T>(
         &mut self,
         run: impl FnOnce(&mut Fetch, &Stop, &mut dyn FnMut(Event)) -> Result<T, FetchError>,
-    ) -> Result<T, Error> {
+    ) -> Result<T, FetchError> {
         let Self { fetch, connected, stop, on_event, .. } = self;
         let mut tell = |event| {
             *connected |= matches!(event, Event::PeerConnected { .. });
             on_event(event);
         };
-        Ok(run(fetch, stop, &mut tell)?)
+        run(fetch, stop, &mut tell)
     }
 }
 
@@ -130,6 +132,8 @@ impl Drop for Asked<'_> {
 }
 
 impl VersionSource for Asked<'_> {
+    type Error = FetchError;
+
     fn now(&self) -> Duration {
         self.fetch.now()
     }
@@ -138,15 +142,14 @@ impl VersionSource for Asked<'_> {
         wall_clock()
     }
 
-    fn of_ticket(&mut self) -> Result<SignedVersion, Error> {
+    fn of_ticket(&mut self) -> Result<SignedVersion, FetchError> {
         self.at = Some(self.run(Fetch::manifest)?);
         SignedVersion::open(self.fetch.manifest_packet(), self.publisher)
-            .map_err(|e| Error { blame: Blame::Data, message: e.to_string() })
+            .map_err(FetchError::Version)
     }
 
-    fn version(&mut self, object: &Name, version: u64) -> Result<SignedVersion, Error> {
-        let prefix =
-            naming::versioned(object.as_ref(), version).map_err(|e| Error::usage(e.to_string()))?;
+    fn version(&mut self, object: &Name, version: u64) -> Result<SignedVersion, FetchError> {
+        let prefix = naming::versioned(object.as_ref(), version).map_err(FetchError::Name)?;
         let publisher = self.publisher;
         self.fetch.change_publication(TransferSpec {
             prefix,
@@ -157,7 +160,7 @@ impl VersionSource for Asked<'_> {
         self.of_ticket()
     }
 
-    fn proof(&mut self, old_bytes: u64) -> Result<Vec<u8>, Error> {
+    fn proof(&mut self, old_bytes: u64) -> Result<Vec<u8>, FetchError> {
         let Some(manifest) = self.at.clone() else { return Ok(Vec::new()) };
         self.run(|fetch, stop, on_event| proof(fetch, old_bytes, &manifest, stop, on_event))
     }
@@ -170,7 +173,10 @@ impl VersionSource for Asked<'_> {
         self.fetch.ask_all(interest);
     }
 
-    fn ask_each(&mut self, make: &mut dyn FnMut() -> Result<Vec<u8>, Error>) -> Result<(), Error> {
+    fn ask_each(
+        &mut self,
+        make: &mut dyn FnMut() -> Result<Vec<u8>, QuestionError>,
+    ) -> Result<(), QuestionError> {
         self.fetch.ask_each(make)
     }
 
@@ -178,7 +184,7 @@ impl VersionSource for Asked<'_> {
         self.fetch.next_pointer()
     }
 
-    fn wait(&mut self, until: Duration) -> Result<(), Error> {
+    fn wait(&mut self, until: Duration) -> Result<(), FetchError> {
         self.run(|fetch, stop, on_event| fetch.run_once(Some(until), stop, on_event))
     }
 

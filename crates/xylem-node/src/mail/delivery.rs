@@ -17,9 +17,9 @@ use xylem_mail::protocol::{DeliveryStatus, MailFrame};
 use xylem_mail::{EnvelopeId, Party};
 use xylem_mailbox::{MailEvent, MailRoute, MailStore, Parcel, ReachEffort, report};
 use xylem_mgmt::Persistency;
-use xylem_peers::reachable::{KEYLESS, PeerAddress, Relay};
+use xylem_peers::reachable::{PeerAddress, Relay};
 
-use super::error::InboxError;
+use super::error::{InboxError, MailPeerError};
 use super::framed_stream::FramedStream;
 use crate::event::Event;
 use crate::reaching;
@@ -64,7 +64,7 @@ struct MailDelivery {
 /// Why a delivery failed.
 enum DeliveryError {
     /// No peer answers, or it answers incorrectly.
-    Peer(String),
+    Peer(MailPeerError),
     /// An error of this machine.
     Local(InboxError),
 }
@@ -81,7 +81,7 @@ struct MailDial {
     up: Option<FaceId>,
     deadline: Duration,
     /// Reason of the latest failure.
-    why: String,
+    why: MailPeerError,
 }
 
 impl Program for MailDial {
@@ -92,7 +92,7 @@ impl Program for MailDial {
             EngineEvent::FaceUp { face, .. } => drop(self.up.get_or_insert(face)),
             EngineEvent::FaceDown { face, why, .. } => {
                 self.dialled.retain(|other| *other != face);
-                self.why = why.to_string();
+                self.why = why.into();
             }
             _ => {}
         }
@@ -179,17 +179,17 @@ impl MailDelivery {
         );
         let mut engine = Engine::new(endpoint, forwarder)?;
         dial_from(&mut engine, port);
-        let (mut dialled, mut why) = (Vec::new(), String::from("it has no address"));
+        let (mut dialled, mut why) = (Vec::new(), MailPeerError::NoAddress);
         for relay in relays {
             let used = reaching::to_dial(relay);
-            let used = used.map_err(|e| e.to_string());
-            let used = used.and_then(|uses| engine.use_relay(uses).map_err(|e| e.to_string()));
+            let used = used.map_err(MailPeerError::from);
+            let used = used.and_then(|uses| Ok(engine.use_relay(uses)?));
             used.map(drop).unwrap_or_else(|error| why = error);
         }
         for peer in peers {
             match engine.dial(peer, Persistency::Persistent) {
                 Ok(face) => dialled.push(face),
-                Err(e) => why = e.to_string(),
+                Err(e) => why = e.into(),
             }
         }
         let deadline = engine.now() + give_up;
@@ -198,15 +198,17 @@ impl MailDelivery {
         let MailDial { dialled, up, why, .. } = dialling;
         let Some(up) = up else {
             let keyless = peers.iter().any(PeerAddress::is_keyless);
-            let nobody = || if keyless { KEYLESS } else { "no peer answers there" }.into();
-            return Err(DeliveryError::Peer(if dialled.is_empty() { why } else { nobody() }));
+            return Err(DeliveryError::Peer(match dialled.is_empty() {
+                true => why,
+                false if keyless => MailPeerError::Keyless,
+                false => MailPeerError::NoAnswer,
+            }));
         };
         for other in dialled.into_iter().filter(|face| *face != up) {
             engine.drop_face(other, "another address of the same node answered first");
         }
-        let stream = engine
-            .open_stream(up, purpose::MAIL)
-            .map_err(|e| DeliveryError::Peer(e.to_string()))?;
+        let stream =
+            engine.open_stream(up, purpose::MAIL).map_err(|e| DeliveryError::Peer(e.into()))?;
         Ok(Self { engine, stream: FramedStream::new(up, stream), gone: false, delivered: false })
     }
 
@@ -229,11 +231,11 @@ impl MailDelivery {
             match stream.next_frame(engine) {
                 Ok(Some(frame)) => answer = Some(frame),
                 Ok(None) if !stream.ended && !over => {}
-                _ => return Err(DeliveryError::Peer("it does not take or keep mail".into())),
+                _ => return Err(DeliveryError::Peer(MailPeerError::NoMail)),
             }
             Ok(answer.is_some())
         })?;
-        answer.ok_or_else(|| DeliveryError::Peer("it does not answer".into()))
+        answer.ok_or(DeliveryError::Peer(MailPeerError::Silent))
     }
 
     /// Closes the stream once all written bytes have arrived, or after [`GOODBYE`].
@@ -322,7 +324,8 @@ fn hand_over_all(
             Ok(()) => {}
             Err(DeliveryError::Local(e)) => return Err(e),
             Err(DeliveryError::Peer(why)) => {
-                parcels.iter().for_each(|parcel| tell(report::waiting(parcel, &why, false)));
+                let why = why.to_string();
+                parcels.iter().for_each(|parcel| tell(report::waiting(parcel, &why)));
             }
         }
     }
@@ -353,7 +356,7 @@ fn hand_over(
             Ok(MailFrame::Receipt(id, status, lost)) if id == parcel.id() => (status, lost),
             other => {
                 parcels.push_back(parcel);
-                let odd = || DeliveryError::Peer("it sent an unexpected answer".into());
+                let odd = || DeliveryError::Peer(MailPeerError::Unexpected);
                 return Err(other.err().unwrap_or_else(odd));
             }
         };
@@ -469,7 +472,7 @@ fn fetch(
             MailFrame::End => ended = true,
             // If the node has no room for a receipt, the sender does not get one.
             MailFrame::Receipt(..) if unanswered > 0 => unanswered -= 1,
-            _ => return Err(DeliveryError::Peer("it sent an unexpected answer".into())),
+            _ => return Err(DeliveryError::Peer(MailPeerError::Unexpected)),
         }
     }
     delivery.finish();

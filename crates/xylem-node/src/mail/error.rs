@@ -1,7 +1,11 @@
-//! [`InboxError`]: why an operation on received mail fails.
+//! [`InboxError`]: why an operation on received mail fails. [`MailPeerError`]: why a node takes or gives no mail now.
+
+use std::io;
 
 use xylem_base::{Blame, Failure};
-use xylem_engine::EngineError;
+use xylem_engine::{EngineError, FaceEnd};
+use xylem_link::StreamError;
+use xylem_peers::reachable::{HostLookupError, KEYLESS};
 
 /// Why an operation on received mail fails.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +16,7 @@ pub enum InboxError {
     NoCard,
     /// The node that keeps our mail is unreachable.
     #[error("cannot fetch mail from the node: {0}")]
-    Unreachable(String),
+    Unreachable(MailPeerError),
     /// Failures of sockets.
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -25,6 +29,42 @@ pub enum InboxError {
     /// The store of mail fails.
     #[error(transparent)]
     MailStore(#[from] xylem_mailbox::MailStoreError),
+}
+
+/// Why a node takes or gives no mail now.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MailPeerError {
+    /// Nothing leads to it.
+    #[error("it has no address")]
+    NoAddress,
+    /// The host of a relay does not resolve.
+    #[error(transparent)]
+    Host(#[from] HostLookupError),
+    /// It cannot be dialled, nor a relay on the way.
+    #[error(transparent)]
+    Dial(#[from] io::Error),
+    /// The connection ended before it was up.
+    #[error(transparent)]
+    Ended(#[from] FaceEnd),
+    /// No peer answers in time.
+    #[error("no peer answers there")]
+    NoAnswer,
+    /// No peer answers in time at an address without a key.
+    #[error("{KEYLESS}")]
+    Keyless,
+    /// No stream can be opened.
+    #[error(transparent)]
+    Stream(#[from] StreamError),
+    /// It ends the stream.
+    #[error("it does not take or keep mail")]
+    NoMail,
+    /// It does not answer a message in time.
+    #[error("it does not answer")]
+    Silent,
+    /// It answers something else than was asked.
+    #[error("it sent an unexpected answer")]
+    Unexpected,
 }
 
 impl Failure for InboxError {

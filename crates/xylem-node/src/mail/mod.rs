@@ -11,7 +11,7 @@ mod inbox;
 mod send;
 mod server;
 
-pub use error::InboxError;
+pub use error::{InboxError, MailPeerError};
 pub use inbox::Inbox;
 pub use send::{Mail, MailSendError, SendOptions, SendSummary, ShowCard, listen, send, show_card};
 pub use xylem_mailbox::{MailEvent, MailMessage, MessageContent, Person, ReachEffort, Recipient};

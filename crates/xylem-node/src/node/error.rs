@@ -6,9 +6,11 @@ use std::path::PathBuf;
 
 use xylem_base::{Blame, Failure};
 use xylem_forward::RouteError;
+use xylem_object::PublisherIdError;
 use xylem_packet::Name;
 use xylem_peers::reachable::ResolveError;
 use xylem_store::StoreError;
+use xylem_trust::{CertificateError, TrustError};
 
 use xylem_engine::EngineError;
 
@@ -85,7 +87,7 @@ pub enum NodeError {
         /// The file.
         path: PathBuf,
         /// Reason.
-        why: String,
+        why: AnchorFlaw,
     },
     /// The list of a relay's clients cannot be used.
     #[error("the list of the relay's clients {}: {why}", path.display())]
@@ -93,7 +95,7 @@ pub enum NodeError {
         /// The file.
         path: PathBuf,
         /// Reason.
-        why: String,
+        why: ClientListError,
     },
     /// The clients that a relay keeps away are not known.
     #[error(
@@ -137,6 +139,40 @@ pub enum NodeError {
     /// The store of mail fails.
     #[error(transparent)]
     MailStore(#[from] xylem_mailbox::MailStoreError),
+}
+
+/// Why a certificate is not one to trust.
+#[derive(Debug, thiserror::Error)]
+pub enum AnchorFlaw {
+    /// It is malformed.
+    #[error(transparent)]
+    Form(#[from] CertificateError),
+    /// The anchors do not vouch for it.
+    #[error(transparent)]
+    Trust(#[from] TrustError),
+}
+
+/// Why a list of link keys cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ClientListError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Unread(#[from] io::Error),
+    /// The path is no regular file.
+    #[error("it is not a file")]
+    NotAFile,
+    /// The file is too large.
+    #[error("it has more than 32 MiB")]
+    TooLarge,
+    /// A line holds something else than a link key.
+    #[error("line {number} is no link key: {why}")]
+    Line {
+        /// Number of the line, from 1.
+        number: usize,
+        /// The defect.
+        why: PublisherIdError,
+    },
 }
 
 impl Failure for NodeError {

@@ -14,7 +14,7 @@ mod volunteer;
 
 pub use config::{MULTICAST_GROUP, MULTICAST_GROUP_V6, NodeConfig, NodeRole, NodeRoute};
 pub use control::{RelayAnswer, RelayControl, RelayOrder};
-pub use error::NodeError;
+pub use error::{AnchorFlaw, ClientListError, NodeError};
 pub use relay::RelayOptions;
 pub use repo::RepoOptions;
 
@@ -504,12 +504,9 @@ fn trust_store(
     let mut store = xylem_keys::anchors(anchors, schema)?;
     for path in certificates {
         let wire = certificate(path)?;
-        let wrong = |e: &dyn std::fmt::Display| NodeError::Anchor {
-            path: path.clone(),
-            why: e.to_string(),
-        };
-        let certified = Certificate::decode(&wire).map_err(|e| wrong(&e))?;
-        store.add(&certified, now_ms()).map_err(|e| wrong(&e))?;
+        let wrong = |why: AnchorFlaw| NodeError::Anchor { path: path.clone(), why };
+        let certified = Certificate::decode(&wire).map_err(|e| wrong(e.into()))?;
+        store.add(&certified, now_ms()).map_err(|e| wrong(e.into()))?;
     }
     Ok(store)
 }

@@ -15,7 +15,7 @@ use xylem_peers::{relay_bans, relay_clients};
 use xylem_reach::relay::{AllowedClients, RelayConfig};
 
 use super::control::{RelayAnswer, RelayControl, RelayOrder};
-use super::error::NodeError;
+use super::error::{ClientListError, NodeError};
 use crate::discovery::DhtStart;
 use crate::event::Event;
 use xylem_engine::resolve;
@@ -64,23 +64,23 @@ impl RelayOptions {
     /// The clients that the relay serves, those of the file included; `None`: all.
     pub(super) fn clients(&self) -> Result<Option<AllowedClients>, NodeError> {
         let Some(path) = &self.allow_file else { return Ok(self.allowed.clone()) };
-        let wrong = |why: String| NodeError::Clients { path: path.clone(), why };
+        let wrong = |why: ClientListError| NodeError::Clients { path: path.clone(), why };
         let mut clients = self.allowed.clone().unwrap_or_default();
         let mut text = String::new();
         // Opening a pipe would wait for a writer.
-        if !path.metadata().map_err(|e| wrong(e.to_string()))?.is_file() {
-            return Err(wrong("it is not a file".into()));
+        if !path.metadata().map_err(|e| wrong(e.into()))?.is_file() {
+            return Err(wrong(ClientListError::NotAFile));
         }
-        let file = File::open(path).map_err(|e| wrong(e.to_string()))?;
-        file.take(MAX_LIST + 1).read_to_string(&mut text).map_err(|e| wrong(e.to_string()))?;
+        let file = File::open(path).map_err(|e| wrong(e.into()))?;
+        file.take(MAX_LIST + 1).read_to_string(&mut text).map_err(|e| wrong(e.into()))?;
         if text.len() as u64 > MAX_LIST {
-            return Err(wrong("it has more than 32 MiB".into()));
+            return Err(wrong(ClientListError::TooLarge));
         }
         for (line, number) in text.lines().zip(1..) {
             let key = line.split('#').next().unwrap_or_default().trim();
             if !key.is_empty() {
                 let key: PublisherId =
-                    key.parse().map_err(|e| wrong(format!("line {number} is no link key: {e}")))?;
+                    key.parse().map_err(|why| wrong(ClientListError::Line { number, why }))?;
                 clients.keys.insert(key.0);
             }
         }

@@ -8,7 +8,7 @@ use xylem_base::FileMedium;
 use xylem_cache::{DiskCache, RepoAndCache, RepoStore, RepoStoreError};
 use xylem_engine::{Engine, now_ms};
 use xylem_forward::FaceId;
-use xylem_mgmt::{RepoHost, RepoHostError, RepoProtocol, RepoReport, RepoSettings};
+use xylem_mgmt::{RepoFailure, RepoHost, RepoHostError, RepoProtocol, RepoReport, RepoSettings};
 use xylem_packet::{Name, NameRef};
 use xylem_trust::Signer;
 
@@ -132,25 +132,26 @@ impl NodeRepo {
     /// Reports what has happened.
     pub(super) fn report(&mut self, now: Duration, on_event: &mut dyn FnMut(Event)) {
         for report in self.protocol.take_reports() {
+            let text = |failed: Option<RepoFailure>| failed.map(|why| why.to_string());
             let (change, name, packets, failed) = match report {
                 RepoReport::Inserted { name, packets, failed } => {
                     self.inserted = self.inserted.saturating_add(packets);
-                    (RepositoryChange::Inserted, name, packets, failed)
+                    (RepositoryChange::Inserted, name, packets, text(failed))
                 }
                 RepoReport::Removed { name, packets, failed } => {
                     self.removed = self.removed.saturating_add(packets);
-                    (RepositoryChange::Removed, name, packets, failed)
+                    (RepositoryChange::Removed, name, packets, text(failed))
                 }
                 RepoReport::Refused { command, why } => {
                     self.refused = self.refused.saturating_add(1);
-                    tracing::debug!(%command, why, "a command of the repository was refused");
+                    tracing::debug!(%command, %why, "a command of the repository was refused");
                     // Strangers cause them.
                     let is_due = |last| now >= REFUSALS_EVERY.saturating_add(last);
                     if !self.reported.is_none_or(is_due) {
                         continue;
                     }
                     self.reported = Some(now);
-                    (RepositoryChange::Refused, command, 0, Some(why))
+                    (RepositoryChange::Refused, command, 0, Some(why.to_string()))
                 }
             };
             on_event(Event::Repository { change, name, packets, failed, counts: self.counts() });

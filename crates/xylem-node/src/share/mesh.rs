@@ -405,7 +405,7 @@ impl Mesh {
                 dial.faces.remove(&face);
             }
             links.hang_up(face, "the same member answered before");
-            return self.lost(links.now(), member, false);
+            return self.lost_dial(links.now(), member);
         }
         let Some(stream) = links.open(face) else { return };
         links.keep(face);
@@ -455,7 +455,7 @@ impl Mesh {
         if let Some(looked_for) = dialled.filter(|looked_for| *looked_for != member) {
             // The owner of that key speaks for another member.
             self.dials.get_mut(&looked_for).map(|dial| dial.faces.remove(&face));
-            self.lost(links.now(), looked_for, false);
+            self.lost_dial(links.now(), looked_for);
         }
         let _ = self.news.send(MeshNews::Up(member, true));
         self.send_owed(links, face);
@@ -685,7 +685,7 @@ impl Mesh {
         stream.queue(&why.to_bytes());
         let arrives =
             stream.write(links, face) && stream.out.is_empty() && links.finish(face, stream.stream);
-        member.into_iter().for_each(|member| self.lost(now, member, true));
+        member.into_iter().for_each(|member| self.lost_link(now, member));
         if !arrives {
             self.close_stream(links, face);
         }
@@ -724,9 +724,9 @@ impl Mesh {
         let tried: Vec<PublisherId> =
             dials.filter_map(|(who, dial)| dial.faces.remove(&face).then_some(*who)).collect();
         if let Some(member) = stream.and_then(|stream| stream.member) {
-            self.lost(now, member, true);
+            self.lost_link(now, member);
         }
-        tried.into_iter().for_each(|member| self.lost(now, member, false));
+        tried.into_iter().for_each(|member| self.lost_dial(now, member));
     }
 
     /// Does what is due.

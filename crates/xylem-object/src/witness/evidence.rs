@@ -33,7 +33,27 @@ pub enum EvidenceError {
     NotSigned,
     /// Both versions may be of one history.
     #[error("it does not prove two histories: {0}")]
-    ProvesNothing(&'static str),
+    ProvesNothing(OneHistory),
+}
+
+/// Why two versions may be of one history.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OneHistory {
+    /// The one continues the other.
+    #[error("the later version continues the earlier one")]
+    Continued,
+    /// They have different publishers or names.
+    #[error("the two versions are not of one publication")]
+    OtherPublication,
+    /// The later version is given as the earlier one.
+    #[error("the two versions are in the wrong order")]
+    WrongOrder,
+    /// The earlier version is a growing file, and the later one is not.
+    #[error("a growing file may be replaced by another")]
+    Replaced,
+    /// The consistency proof does not hold.
+    #[error("the proof in it is wrong")]
+    NoProof,
 }
 
 impl Evidence {
@@ -44,11 +64,11 @@ impl Evidence {
     pub fn split(&self) -> Result<HistorySplit, EvidenceError> {
         let why = match step(&self.earlier, &self.later, &self.proof) {
             Err(StepError::Split(split)) => return Ok(split),
-            Ok(_) => "the later version continues the earlier one",
-            Err(StepError::OtherPublication) => "the two versions are not of one publication",
-            Err(StepError::Older) => "the two versions are in the wrong order",
-            Err(StepError::NotGrowing) => "a growing file may be replaced by another",
-            Err(StepError::NoProof) => "the proof in it is wrong",
+            Ok(_) => OneHistory::Continued,
+            Err(StepError::OtherPublication) => OneHistory::OtherPublication,
+            Err(StepError::Older) => OneHistory::WrongOrder,
+            Err(StepError::NotGrowing) => OneHistory::Replaced,
+            Err(StepError::NoProof) => OneHistory::NoProof,
         };
         Err(EvidenceError::ProvesNothing(why))
     }

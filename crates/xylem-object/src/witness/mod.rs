@@ -15,7 +15,7 @@ mod history;
 mod list;
 mod statement;
 
-pub use evidence::{Evidence, EvidenceError};
+pub use evidence::{Evidence, EvidenceError, OneHistory};
 pub use history::{HistorySplit, SignedVersion, StepError, VersionStep, is_same, step};
 pub use list::{
     CosignatureListError, MAX_COSIGNATURES, SubmissionReply, decode_list, encode_list,

@@ -224,7 +224,7 @@ impl Grower {
                 self.keep_open(number, &newest, reader.tree.checkpoint())?;
             }
             _ => {
-                let made = reader.make(Duration::ZERO, now, false)?;
+                let made = reader.make(Duration::ZERO, now)?;
                 self.publish(made, on_event)?;
             }
         }

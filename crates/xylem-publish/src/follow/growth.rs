@@ -118,6 +118,23 @@ impl GrowthReader {
         &mut self,
         now: Duration,
         wall: UnixTime,
+    ) -> Result<RecordedCheckpoint, StoreError> {
+        self.record(now, wall, false)
+    }
+
+    /// Records the last checkpoint.
+    fn make_last(
+        &mut self,
+        now: Duration,
+        wall: UnixTime,
+    ) -> Result<RecordedCheckpoint, StoreError> {
+        self.record(now, wall, true)
+    }
+
+    fn record(
+        &mut self,
+        now: Duration,
+        wall: UnixTime,
         last: bool,
     ) -> Result<RecordedCheckpoint, StoreError> {
         self.writer.flush()?;
@@ -152,7 +169,7 @@ impl GrowthReader {
         let caught_up = self.read_new(now, wall, made)?;
         let left = self.detached.is_some_and(|(_, since)| now >= since + QUIET);
         if caught_up && (ends || left) {
-            made.push(self.make(now, wall, true)?);
+            made.push(self.make_last(now, wall)?);
             // Getters have the same time again to fetch the last checkpoint.
             self.detached = self.detached.map(|(how, _)| (how, now));
         }
@@ -177,7 +194,7 @@ impl GrowthReader {
             let room = (published.saturating_add(self.options.every_bytes))
                 .saturating_sub(self.tree.size());
             if room == 0 {
-                made.push(self.make(now, wall, false)?);
+                made.push(self.make(now, wall)?);
                 continue;
             }
             let taken =
@@ -192,7 +209,7 @@ impl GrowthReader {
         }
         let published = self.log.newest().map_or(0, |newest| newest.size);
         if self.tree.size() > published && now >= self.made_at + self.options.every {
-            made.push(self.make(now, wall, false)?);
+            made.push(self.make(now, wall)?);
         }
         Ok(true)
     }

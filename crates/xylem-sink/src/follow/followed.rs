@@ -25,7 +25,7 @@ const REPORT: u64 = 32 << 20;
 
 /// Why a growing file was not followed further. Verified content stays.
 #[derive(Debug, thiserror::Error)]
-pub enum FollowError {
+pub enum FollowedStreamError {
     /// The file cannot be read back.
     #[error("{}", advised(.0))]
     Store(#[from] StoreError),
@@ -40,7 +40,7 @@ pub enum FollowError {
     Interrupted,
 }
 
-impl Failure for FollowError {
+impl Failure for FollowedStreamError {
     fn blame(&self) -> Blame {
         match self {
             Self::Store(e) => blame_of(e),
@@ -102,7 +102,7 @@ impl FollowedOutput {
         mut tree: GrowingTree,
         stop: &Stop,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<(GrowingTree, Option<GrowingTree>), FollowError> {
+    ) -> Result<(GrowingTree, Option<GrowingTree>), FollowedStreamError> {
         let size = self.file.metadata()?.size;
         let known = checkpoint_log::read_one(&self.record)?.filter(|entry| entry.size <= size);
         let mut verified = None;
@@ -123,7 +123,7 @@ impl FollowedOutput {
                 reported = tree.size();
                 on_event(LibraryEvent::Hashing { done: reported, total: size });
                 if stop.raised() {
-                    return Err(FollowError::Interrupted);
+                    return Err(FollowedStreamError::Interrupted);
                 }
             }
         }
@@ -136,7 +136,7 @@ impl FollowedStream {
     /// earlier run left.
     ///
     /// # Errors
-    /// See [`FollowError`].
+    /// See [`FollowedStreamError`].
     pub fn open(
         store: &Store,
         options: &SaveOptions,
@@ -144,7 +144,7 @@ impl FollowedStream {
         manifest: &Manifest,
         stop: &Stop,
         on_event: &mut dyn FnMut(LibraryEvent),
-    ) -> Result<Self, FollowError> {
+    ) -> Result<Self, FollowedStreamError> {
         let tree = GrowingTree::new(manifest.segment, TreeKind::Blake3);
         let Some(to) = Destination::choose(options, manifest)? else {
             let writer = OrderedWriter::new(OrderedTarget::Growing(tree.checkpoint()), 0)?;
@@ -197,7 +197,7 @@ impl FollowedStream {
     ///
     /// # Errors
     /// The file cannot be cut.
-    pub fn fall_back(&mut self) -> Result<bool, FollowError> {
+    pub fn fall_back(&mut self) -> Result<bool, FollowedStreamError> {
         let (Some(verified), Some(output)) = (&self.verified, &self.output) else {
             return Ok(false);
         };
@@ -215,7 +215,7 @@ impl FollowedStream {
     ///
     /// # Errors
     /// The content cannot be read back.
-    pub fn begins_with(&self, checkpoint: &Manifest) -> Result<bool, FollowError> {
+    pub fn begins_with(&self, checkpoint: &Manifest) -> Result<bool, FollowedStreamError> {
         let Some(output) = &self.output else { return Ok(false) };
         Ok(self.size() >= checkpoint.size
             && begins_with(&output.file, checkpoint.size, &checkpoint.root)?)
@@ -225,7 +225,7 @@ impl FollowedStream {
     ///
     /// # Errors
     /// The file cannot be cut.
-    pub fn start_over(&mut self) -> Result<bool, FollowError> {
+    pub fn start_over(&mut self) -> Result<bool, FollowedStreamError> {
         let Some(output) = self.output.as_ref().filter(|_| self.replaces) else { return Ok(false) };
         self.writer.finish()?;
         output.file.set_len(0)?;
@@ -239,7 +239,7 @@ impl FollowedStream {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn advance(&mut self, to: Continuation) -> Result<(), FollowError> {
+    pub fn advance(&mut self, to: Continuation) -> Result<(), FollowedStreamError> {
         Ok(self.writer.advance(to)?)
     }
 
@@ -256,7 +256,10 @@ impl FollowedStream {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn segment(&mut self, segment: Verified<Segment<Bytes>>) -> Result<(), FollowError> {
+    pub fn segment(
+        &mut self,
+        segment: Verified<Segment<Bytes>>,
+    ) -> Result<(), FollowedStreamError> {
         let (tree, writer) = (&mut self.tree, &mut self.writer);
         Ok(writer.segment(segment, &mut |segment| {
             let here = tree.size().saturating_sub(segment.offset);
@@ -269,7 +272,7 @@ impl FollowedStream {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn checkpoint(&mut self, version: u64, last: bool) -> Result<(), FollowError> {
+    pub fn checkpoint(&mut self, version: u64, last: bool) -> Result<(), FollowedStreamError> {
         self.verified = None;
         let entry =
             CheckpointRecord { version, size: self.size(), root: self.root(), mode: 0, last };
@@ -290,7 +293,7 @@ impl FollowedStream {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn push(&mut self) -> Result<(), FollowError> {
+    pub fn push(&mut self) -> Result<(), FollowedStreamError> {
         Ok(self.writer.push()?)
     }
 
@@ -298,7 +301,7 @@ impl FollowedStream {
     ///
     /// # Errors
     /// See [`WriteError`].
-    pub fn finish(&mut self) -> Result<(), FollowError> {
+    pub fn finish(&mut self) -> Result<(), FollowedStreamError> {
         Ok(self.writer.finish()?)
     }
 
@@ -306,7 +309,7 @@ impl FollowedStream {
     ///
     /// # Errors
     /// The file cannot be flushed.
-    pub fn sync(&self) -> Result<(), FollowError> {
+    pub fn sync(&self) -> Result<(), FollowedStreamError> {
         Ok(self.output.as_ref().map_or(Ok(()), |output| output.file.sync())?)
     }
 }

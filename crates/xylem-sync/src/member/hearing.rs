@@ -2,12 +2,13 @@
 
 use std::time::Instant;
 
-use xylem_folder::{HomeError, LinkRefusal, MemberStatement, Roles, StatementError};
+use xylem_folder::{HomeError, MemberStatement, Roles, StatementError};
 use xylem_node::{MeshNews, wall_clock};
 use xylem_object::PublisherId;
 
 use super::{KEEP, OtherMember, SyncEvent, SyncMember, warning};
 use crate::error::SyncError;
+use crate::keeping::LinksRefused;
 
 /// State that could not be written to the disk yet. A full disk does not end the run.
 #[derive(Default)]
@@ -46,31 +47,6 @@ impl UnsavedState {
     }
 }
 
-/// The message about refused links. `key` is our own key.
-fn refused(by_founder: bool, why: LinkRefusal, key: &PublisherId) -> String {
-    let stays = "the files here stay as they are";
-    match (by_founder, why) {
-        (true, LinkRefusal::Removed) => format!(
-            "this member was removed from the group by its founder: nothing is sent or received any more; {stays}"
-        ),
-        (true, LinkRefusal::Unnamed) => format!(
-            "the group is closed, and the founder has removed this member or not admitted it: it takes no part until the founder runs \
-             `xylem sync DIR --allow {key}`; {stays}"
-        ),
-        (true, LinkRefusal::NotCertified) => format!(
-            "the group's schema does not admit this member by its certificates: nothing is sent or received; name a key \
-             whose certificate it admits: `xylem sync DIR --sign key:NAME`; {stays}"
-        ),
-        (_, LinkRefusal::NoPlace) => format!(
-            "the group is full: this member takes no part until the founder runs `xylem sync DIR --allow {key}`"
-        ),
-        (false, _) => format!(
-            "other members refuse links from this one: the founder has probably removed it from the group, but can't be reached to \
-             confirm that; {stays}"
-        ),
-    }
-}
-
 impl SyncMember<'_> {
     pub(super) fn hear_mesh(
         &mut self,
@@ -90,10 +66,9 @@ impl SyncMember<'_> {
             MeshNews::Said(said, bytes) => self.heard(*said, bytes, tell),
             MeshNews::Forgotten(member) => drop(self.others.remove(&member)),
             MeshNews::TurnedAway { by_founder, why } => {
-                let removed = by_founder && why == LinkRefusal::Removed;
-                let why = refused(by_founder, why, &self.key.public());
+                let why = LinksRefused { by_founder, why, key: self.key.public() };
                 self.links.refuse(why.clone());
-                tell(SyncEvent::TurnedAway { removed, why });
+                tell(SyncEvent::TurnedAway { why });
             }
             MeshNews::Rewrote(said, both) => {
                 let evidence = self.home.evidence_file(&said.member);
@@ -107,7 +82,7 @@ impl SyncMember<'_> {
                 tell(SyncEvent::Unproven { name: said.name, key: said.member.to_string() });
             }
             MeshNews::Applies(said, why) => {
-                let (key, why) = (said.member.to_string(), why.to_string());
+                let key = said.member.to_string();
                 tell(SyncEvent::Applies { name: said.name, key, why });
             }
             MeshNews::BadLog(e) => return Err(e.into()),

@@ -7,7 +7,7 @@ use xylem_node::wall_clock;
 use xylem_object::PublisherId;
 
 use super::{SyncEvent, SyncMember};
-use crate::board::{FolderStep, MemberStatus, SyncStatus, is_paused};
+use crate::board::{FolderStep, MemberStanding, MemberStatus, SyncStatus, is_paused};
 
 /// How often the status is put together.
 pub(super) const EVERY: Duration = Duration::from_secs(1);
@@ -36,7 +36,7 @@ impl SyncMember<'_> {
             return;
         }
         let role = self.own_role();
-        self.showing.is_none = role == "none";
+        self.showing.is_none = role == MemberStanding::None;
         let step = self.step();
         (self.showing.at, self.showing.in_step) =
             (Some(Instant::now()), step == FolderStep::InStep);
@@ -44,24 +44,24 @@ impl SyncMember<'_> {
         let rules_wait = !self.last.waiting.is_empty();
         self.options.board.change(|status| {
             (status.step, status.paused, status.rules_wait) = (step, paused, rules_wait);
-            role.clone_into(&mut status.role);
-            status.refused = self.links.refused().cloned();
+            status.role = role;
+            status.refused = self.links.refused().map(ToString::to_string);
             status.members = since_before(members, status);
             status.take(&self.folder.obstacles);
         });
     }
 
     /// Our role, from the founder's list or the schema.
-    fn own_role(&mut self) -> &'static str {
+    fn own_role(&mut self) -> MemberStanding {
         let (own, now_ms) = (self.key.public(), wall_clock().milliseconds());
         let is_member = self.roles.judge_member(&own, &self.shown, now_ms).is_ok();
         match is_member {
-            _ if own == self.home.invitation.group.founder => "founder",
+            _ if own == self.home.invitation.group.founder => MemberStanding::Founder,
             // A member that was removed does not receive the list any more.
-            _ if self.links.refused().is_some() => "none",
-            false => "none",
-            true if self.roles.may_write(&own) => "member",
-            true => "read_only",
+            _ if self.links.refused().is_some() => MemberStanding::None,
+            false => MemberStanding::None,
+            true if self.roles.may_write(&own) => MemberStanding::Member,
+            true => MemberStanding::ReadOnly,
         }
     }
 
@@ -88,15 +88,15 @@ impl SyncMember<'_> {
     fn member_statuses(&self) -> Vec<MemberStatus> {
         let (state, founder) = (self.folder.state_as_held(), self.home.invitation.group.founder);
         let role = |member: &PublisherId| match self.roles.roles().members.get(member) {
-            _ if *member == founder => "founder",
-            Some(MemberRole::Removed) => "removed",
-            _ if !self.roles.may_write(member) => "read_only",
-            _ => "member",
+            _ if *member == founder => MemberStanding::Founder,
+            Some(MemberRole::Removed) => MemberStanding::Removed,
+            _ if !self.roles.may_write(member) => MemberStanding::ReadOnly,
+            _ => MemberStanding::Member,
         };
         let known = self.others.values().map(|other| MemberStatus {
             name: other.said.name.clone(),
             key: other.said.member.to_string(),
-            role: role(&other.said.member).to_owned(),
+            role: role(&other.said.member),
             here: self.links.is_up(&other.said.member),
             since_ms: other.said.number,
             in_step: other.said.state == state,
@@ -106,7 +106,7 @@ impl SyncMember<'_> {
             !self.others.contains_key(*member) && **member != self.key.public()
         };
         let named = self.roles.roles().members.iter().filter(unheard).map(|(member, _)| {
-            let role = role(member).to_owned();
+            let role = role(member);
             MemberStatus { key: member.to_string(), role, ..MemberStatus::default() }
         });
         known.chain(named).collect()

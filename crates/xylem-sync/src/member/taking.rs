@@ -98,7 +98,7 @@ impl SyncMember<'_> {
         let Some(other) = self.others.get(member) else { return Ok(()) };
         if other.said.state == self.folder.state() {
             self.forget_obstacles(member);
-            self.settled(member, true);
+            self.settled(member, ApplyOutcome::All);
             return Ok(());
         }
         let said = other.said.clone();
@@ -118,7 +118,7 @@ impl SyncMember<'_> {
         match merged {
             Ok(ApplyOutcome::Portion) => self.scans.at_once(Instant::now()),
             Ok(took) => {
-                self.settled(member, took == ApplyOutcome::All);
+                self.settled(member, took);
                 // Scan, so that other members learn of it from us and obstacles are checked again.
                 self.scans.at_once(Instant::now());
             }
@@ -136,7 +136,7 @@ impl SyncMember<'_> {
         tell: &mut dyn FnMut(SyncEvent),
     ) {
         tracing::debug!(%e, name = said.name, "not all changes of a member were applied");
-        self.settled(member, false);
+        self.settled(member, ApplyOutcome::Some);
         let Some(other) = self.others.get_mut(member) else { return };
         let why = e.to_string();
         // Failures of the network that vary are reported once. Each different error in a member's data is reported.
@@ -150,7 +150,8 @@ impl SyncMember<'_> {
         }
     }
 
-    fn settled(&mut self, member: &PublisherId, whole: bool) {
+    fn settled(&mut self, member: &PublisherId, took: ApplyOutcome) {
+        let whole = took == ApplyOutcome::All;
         self.moved = true;
         let Some(other) = self.others.get_mut(member) else { return };
         other.done = whole;

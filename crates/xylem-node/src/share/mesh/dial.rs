@@ -197,13 +197,18 @@ impl Mesh {
         }
     }
 
-    /// Handles the end of a link or dial of a member. Schedules another dial if it was the last one.
-    pub(super) fn lost(&mut self, now: Duration, member: PublisherId, was_up: bool) {
+    /// Handles the end of a member's link. Schedules a dial if it was the last one.
+    pub(super) fn lost_link(&mut self, now: Duration, member: PublisherId) {
+        if !self.is_up(&member) {
+            let _ = self.news.send(MeshNews::Up(member, false));
+        }
+        self.lost_dial(now, member);
+    }
+
+    /// Handles a dial of a member that has failed. Schedules another one if no link to the member is up.
+    pub(super) fn lost_dial(&mut self, now: Duration, member: PublisherId) {
         if self.is_up(&member) {
             return;
-        }
-        if was_up {
-            let _ = self.news.send(MeshNews::Up(member, false));
         }
         if let Some(dial) = self.dials.get_mut(&member) {
             // It was up until now, even if it had sent nothing for long.
