@@ -21,7 +21,7 @@ use xylem_publish::publications::PublicationId;
 use crate::asking::{FetchTurns, SERVED};
 use crate::error::SyncError;
 use crate::fetching;
-use crate::keeping::{LinksRefused, SyncEvent, SyncNews, SyncOptions};
+use crate::keeping::{SyncEvent, SyncNews, SyncOptions};
 use crate::staged::Staged;
 
 mod hearing;

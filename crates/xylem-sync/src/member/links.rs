@@ -4,13 +4,15 @@ use std::collections::HashSet;
 
 use xylem_object::PublisherId;
 
+use crate::keeping::LinksRefused;
+
 /// See the module's documentation.
 pub(super) struct MemberLinks {
     up: HashSet<PublisherId>,
     /// Members to which there has been a link, the first one first.
     met: Vec<PublisherId>,
     /// Why other members refuse our links; a link that comes up disproves it.
-    refused: Option<String>,
+    refused: Option<LinksRefused>,
 }
 
 impl MemberLinks {
@@ -51,11 +53,11 @@ impl MemberLinks {
     }
 
     /// Records why other members refuse our links.
-    pub(super) fn refuse(&mut self, why: String) {
+    pub(super) fn refuse(&mut self, why: LinksRefused) {
         self.refused = Some(why);
     }
 
-    pub(super) fn refused(&self) -> Option<&String> {
+    pub(super) fn refused(&self) -> Option<&LinksRefused> {
         self.refused.as_ref()
     }
 }
