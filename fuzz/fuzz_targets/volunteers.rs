@@ -7,14 +7,15 @@ use core::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use xylem_reach::volunteer::{
-    MAX_ASKED_VOLUNTEERS, MAX_VOLUNTEER_QUERIES, VOLUNTEER_LEN, VolunteerAnswers, VolunteerReply,
-    VolunteerSearch,
+    MAX_ASKED_VOLUNTEERS, MAX_VOLUNTEER_QUERIES, VOLUNTEER_LEN, VolunteerAnswers, VolunteerChoice,
+    VolunteerReply, VolunteerSearch,
 };
 
 fuzz_target!(|data: &[u8]| {
     let Some((&many, mut rest)) = data.split_first() else { return };
     let mut volunteer = VolunteerAnswers::new([7; 32], &[1; 32]);
-    let mut search = VolunteerSearch::new(u32::from(many), false, &[2; 32]);
+    let choice = VolunteerChoice::of_code(u32::from(many));
+    let mut search = VolunteerSearch::new(&choice, false, &[2; 32]);
     let mut queries: Vec<(SocketAddr, [u8; VOLUNTEER_LEN])> = Vec::new();
     let (mut now, mut sent) = (Duration::ZERO, 0);
     // Each step: what it is, and how many of the following bytes it takes.

@@ -561,6 +561,49 @@ fn an_old_ticket_of_a_public_share_leads_to_it_through_the_dht() {
     }
 }
 
+/// No address that is listed answers, and the ticket names no relay: sharer and getter meet at a relay of a stranger.
+fn fetched_through_a_volunteer(wanted: impl Fn(&Ticket) -> String) {
+    let ((bootstrap, silent), dir) = (symmetric_world(), tempfile::tempdir().unwrap());
+    let _relay = volunteer(dir.path(), &bootstrap);
+    let content = noise(300_000, 4);
+    let source = file(dir.path(), "far.bin", &content);
+    let old = public_share(dir.path(), &source, &bootstrap, false);
+    let (ticket, was) = (old.ticket.clone(), old.link.clone());
+    drop(old);
+    // Its port is another's by now, which is silent.
+    let _other = UdpSocket::bind(&was).unwrap();
+    let share = public_share(dir.path(), &source, &bootstrap, false);
+    let wanted = wanted(&ticket.parse().unwrap());
+    // One that wants no relay of a stranger ends without.
+    let mut command = with_dht(&dir.path().join("bob"), &bootstrap);
+    let settings = file(dir.path(), "off.toml", b"[dht]\nvolunteers = false");
+    command.arg("--config").arg(settings).args(["get", "--timeout", "8", &wanted]);
+    let refused = std::thread::spawn(move || finish(command));
+    let output = get(dir.path(), "ann", &bootstrap, &[&wanted]);
+    assert_exit(&output, 0);
+    assert!(fs::read(dir.path().join("ann")).unwrap() == content);
+    let said = stderr(&output);
+    assert_eq!(said.matches("relays of strangers pass").count(), 1, "{said}");
+    assert_eq!(share.told("volunteer_relays").len(), 1);
+    let refused = refused.join().unwrap();
+    assert_exit(&refused, 3);
+    assert!(!stderr(&refused).contains("strangers"), "{}", stderr(&refused));
+    // An address that is listed and silent has had its few datagrams of punching, and of a root's sharers a few first ones of
+    // links.
+    let lengths = silent.received(Duration::from_millis(200));
+    assert!(lengths.iter().all(|len| *len != VOLUNTEER_LEN), "{lengths:?}");
+}
+
+#[test]
+fn a_ticket_of_a_public_share_leads_to_it_through_a_volunteer() {
+    fetched_through_a_volunteer(ToString::to_string);
+}
+
+#[test]
+fn a_root_of_a_public_share_leads_to_it_through_a_volunteer() {
+    fetched_through_a_volunteer(|ticket| format!("b3:{}", ticket.root));
+}
+
 /// Neither by its ticket nor by its root.
 #[test]
 fn a_share_that_is_not_public_is_not_found_by_its_ticket() {

@@ -21,6 +21,7 @@ use crate::look_up::resolved;
 use crate::meeting::CodeDht;
 use crate::reaching;
 use crate::ticket_meeting::TicketSearch;
+use crate::volunteers::{as_relay, used};
 use xylem_engine::{Engine, FaceEnd, RelayUse, ways_to};
 use xylem_reach::relay::ConnectTarget;
 
@@ -255,8 +256,9 @@ impl Dialler {
         self.meeting.as_ref().map(|meeting| meeting.poll_timeout(now))
     }
 
-    /// Looks for the sharer in the DHT, and dials the addresses at which it has answered as if the ticket named them. Returns
-    /// true once the DHT lists a sharer: it may answer later.
+    /// Looks for the sharer in the DHT, and dials the addresses at which it has answered as if the ticket named them, and if
+    /// there are none, volunteers as if the ticket named these relays. Returns true once the DHT lists a sharer, and once
+    /// volunteers are found: it may answer later.
     pub(crate) fn meet(&mut self, engine: &mut Engine, on_event: &mut dyn FnMut(Event)) -> bool {
         if !self.up.is_empty() {
             self.meeting.take().into_iter().for_each(|meeting| meeting.leave(engine));
@@ -267,15 +269,32 @@ impl Dialler {
         }
         let was_listed = meeting.is_listed();
         let found = meeting.handle_timeout(engine);
-        let is_new = meeting.is_listed() && !was_listed;
+        let volunteers = meeting.poll_volunteers(engine);
+        let is_new = (meeting.is_listed() && !was_listed) || !volunteers.is_empty();
+        let (key, sharers) = (meeting.link_key(), meeting.sharers());
         self.dial_like_named(engine, found);
+        if !volunteers.is_empty() {
+            on_event(Event::Volunteers { relays: volunteers.iter().map(as_relay).collect() });
+            let uses: Vec<RelayUse> = volunteers.iter().map(used).collect();
+            let peers = uses.iter().filter_map(|uses| reaching::through(uses, key, sharers));
+            let peers = peers.collect();
+            for uses in uses {
+                if let Err(why) = engine.use_relay(uses) {
+                    tracing::debug!(%why, "cannot use a volunteer relay");
+                }
+            }
+            self.dial_like_named(engine, peers);
+        }
         is_new
     }
 
     fn dial_like_named(&mut self, engine: &mut Engine, found: Vec<PeerAddress>) {
         for peer in found {
-            let at = peer.link_address();
-            if self.named.iter().all(|known| known.address().link_address() != at) {
+            let is_same = |known: &PeerAddress| match peer.link_address() {
+                Some(at) => known.link_address() == Some(at),
+                None => *known == peer,
+            };
+            if !self.named.iter().any(|known| is_same(known.address())) {
                 let must_vouch = peer.link_key().is_none();
                 self.named.push(NamedPeer::new(peer, must_vouch));
                 self.dial_one(engine, self.named.len() - 1);

@@ -16,7 +16,7 @@ use xylem_mailbox::MailEvent;
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::Name;
-use xylem_peers::reachable::{FaceAddress, LeftOut, WayTaken};
+use xylem_peers::reachable::{FaceAddress, LeftOut, Relay, WayTaken};
 use xylem_reach::kind::{NatKind, ReachWay, Reachability};
 use xylem_sink::GetSummary;
 use xylem_sink::pieces::ProgressSnapshot;
@@ -94,6 +94,14 @@ pub enum Event {
     /// No sharer that the DHT lists under a root has answered: from now on it lists this machine as a getter, so that the NATs
     /// between the two open.
     RootInDht,
+    /// No direct way to the other side of a code, or to a sharer or getter, was found. Relays of strangers, volunteers that
+    /// the DHT lists, pass the encrypted datagrams from now on.
+    #[serde(rename = "volunteer_relays")]
+    Volunteers {
+        /// The relays.
+        #[serde(serialize_with = "texts")]
+        relays: Vec<Relay>,
+    },
     /// The DHT lists this share: any peer can find it.
     Announced {
         /// By this root.
@@ -388,7 +396,7 @@ pub enum GetterState {
     Ended,
 }
 
-fn texts<S: Serializer>(all: &[Address], serializer: S) -> Result<S::Ok, S::Error> {
+fn texts<S: Serializer>(all: &[impl ToString], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(all.iter().map(ToString::to_string))
 }
 

@@ -16,6 +16,7 @@ mod reaching;
 mod relay_key;
 mod shaping;
 mod ticket_meeting;
+mod volunteers;
 
 mod peers;
 

@@ -53,6 +53,11 @@ impl DhtEntry {
         Self { of, options, first: None, near, store, wake, entered: None }
     }
 
+    /// What it is for.
+    pub(crate) fn of(&self) -> Meeting {
+        self.of
+    }
+
     /// Enters once the first nodes are known. Returns whether it has done so now.
     pub(crate) fn poll(&mut self, engine: &mut Engine) -> bool {
         let first = || FirstNodes::new(&self.options, self.wake.clone());
@@ -118,12 +123,18 @@ impl DhtEntry {
         engine.dht(self.of)?.poll_event()
     }
 
+    /// Whether this side's NAT gives each destination another port, as far as nodes of the DHT see it.
+    pub(crate) fn is_symmetric(&self, engine: &mut Engine) -> Option<bool> {
+        let seen = engine.dht(self.of).map(|dht| dht.observed_v4()).unwrap_or_default();
+        is_symmetric(&seen)
+    }
+
     /// Has listed addresses punched; returns whether one is new.
     pub(crate) fn punch_to(&self, engine: &mut Engine, place: usize, peers: &ListedPeers) -> bool {
         let now = engine.now();
-        let seen = engine.dht(self.of).map(|dht| dht.observed_v4()).unwrap_or_default();
+        let symmetric = self.is_symmetric(engine);
         let Some(punching) = engine.punching(self.of, place) else { return false };
-        punching.set_symmetric(is_symmetric(&seen));
+        punching.set_symmetric(symmetric);
         let all = peers.new.iter().chain(&peers.again);
         all.filter(|at| punching.add(now, **at, peers.by)).count() > 0
     }

@@ -1,19 +1,24 @@
 //! Tickets in the mainline DHT: [`TicketListings`] lists a sharer by its tickets, and [`TicketSearch`] finds it when every
-//! address and relay of a ticket is silent. Both speak over the engine's own sockets for links (docs/spec/reach.md,
-//! "Tickets in the DHT").
+//! address and relay of a ticket is silent. Both speak over the engine's own sockets for links. Where their NATs leave no
+//! direct way, the two meet at volunteer relays (docs/spec/reach.md, "Tickets in the DHT").
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
-use xylem_engine::{Engine, Meeting};
+use xylem_engine::{Engine, Meeting, RelayNotice};
 use xylem_hash::Hash;
 use xylem_object::Ticket;
 use xylem_object::ticket::Address;
 use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, CodeRole, PunchWay};
-use xylem_reach::names::RootMeeting;
+use xylem_reach::names::{RootMeeting, sharers_publisher};
+use xylem_reach::relay::{ConnectTarget, VouchedName};
+use xylem_reach::volunteer::{VolunteerChoice, VolunteerRelay};
 
+use crate::discovery::VolunteerUse;
 use crate::meeting::{CodeDht, DhtEntry, bind_both_families};
+use crate::volunteers::{PUNCHED, VolunteerMeeting, register};
 
 /// Most tickets by which a sharer is listed: the DHT's client remembers the nodes of 16 keys, two for each.
 pub(crate) const MAX_LISTED_TICKETS: usize = 8;
@@ -37,6 +42,7 @@ fn punching(role: CodeRole, meeting: &RootMeeting, near: bool) -> Option<CodePun
 
 /// One ticket by which the sharer is listed.
 struct TicketListing {
+    root: Hash,
     meeting: RootMeeting,
     /// Publications that have this ticket.
     uses: usize,
@@ -49,12 +55,17 @@ struct TicketListing {
     seeks: Vec<LookupId>,
     seek_at: Duration,
     poll_at: Duration,
+    /// Whether volunteers were looked for since punching began anew.
+    has_looked: bool,
+    /// Volunteer relays at which the sharer is registered for getters of this ticket.
+    volunteers: Vec<[u8; 32]>,
 }
 
 impl TicketListing {
-    fn new(meeting: RootMeeting, now: Duration) -> Self {
+    fn new(root: &Hash, now: Duration) -> Self {
         Self {
-            meeting,
+            root: *root,
+            meeting: RootMeeting::new(root),
             uses: 1,
             announcing: None,
             announce_at: now,
@@ -63,6 +74,8 @@ impl TicketListing {
             seeks: Vec::new(),
             seek_at: now,
             poll_at: now,
+            has_looked: false,
+            volunteers: Vec::new(),
         }
     }
 
@@ -105,6 +118,11 @@ pub(crate) struct TicketListings {
     listings: Vec<TicketListing>,
     /// When punching begins anew.
     anew_at: Duration,
+    uses: VolunteerUse,
+    /// The search for volunteers at which getters of one ticket find this end. One goes on at a time.
+    search: Option<(RootMeeting, VolunteerMeeting)>,
+    /// The volunteers in use, and whether each has registered this end.
+    volunteers: HashMap<[u8; 32], bool>,
 }
 
 impl TicketListings {
@@ -112,7 +130,14 @@ impl TicketListings {
     pub(crate) fn new(engine: &mut Engine, how: &CodeDht) -> Option<Self> {
         let entry = DhtEntry::new(engine, Meeting::Tickets, how);
         let anew_at = engine.now();
-        entry.is_open(engine).then(|| Self { entry, listings: Vec::new(), anew_at })
+        entry.is_open(engine).then(|| Self {
+            entry,
+            listings: Vec::new(),
+            anew_at,
+            uses: how.start.volunteers,
+            search: None,
+            volunteers: HashMap::new(),
+        })
     }
 
     /// Lists the sharer by the ticket of a publication, once there is room. Returns whether there is now.
@@ -121,7 +146,7 @@ impl TicketListings {
         let place = self.listings.iter().position(|listing| listing.meeting == meeting);
         match place {
             Some(place) => self.listings[place].uses += 1,
-            None => self.listings.push(TicketListing::new(meeting, engine.now())),
+            None => self.listings.push(TicketListing::new(root, engine.now())),
         }
         self.punch_for_new(engine);
         place.unwrap_or(self.listings.len() - 1) < MAX_LISTED_TICKETS
@@ -135,7 +160,8 @@ impl TicketListings {
         };
         self.listings[place].uses -= 1;
         if self.listings[place].uses == 0 {
-            self.listings.remove(place);
+            let ended = self.listings.remove(place);
+            self.leave_volunteers(engine, &ended);
             let punchings = engine.punchings(Meeting::Tickets);
             if place < punchings.len() {
                 punchings.remove(place);
@@ -152,8 +178,88 @@ impl TicketListings {
         punchings.extend(new.filter_map(|it| punching(CodeRole::Offerer, &it.meeting, near)));
     }
 
+    /// Ends the search for volunteers of a ticket that has ended, and the registrations that no other ticket needs.
+    fn leave_volunteers(&mut self, engine: &mut Engine, ended: &TicketListing) {
+        if self.search.as_ref().is_some_and(|(of, _)| *of == ended.meeting) {
+            self.end_search(engine);
+        }
+        for key in &ended.volunteers {
+            if !self.listings.iter().any(|it| it.volunteers.contains(key)) {
+                engine.leave_relay(key);
+                self.volunteers.remove(key);
+            }
+        }
+    }
+
+    fn end_search(&mut self, engine: &mut Engine) {
+        if let Some((_, mut search)) = self.search.take() {
+            search.end(engine);
+        }
+    }
+
+    /// Registers with volunteers where a getter is listed to which no direct way is found, by `names` and by the root.
+    /// Returns them, to be reported.
+    pub(crate) fn ask_volunteers(
+        &mut self,
+        engine: &mut Engine,
+        names: &[VouchedName],
+    ) -> Vec<VolunteerRelay> {
+        let now = engine.now();
+        if self.uses == VolunteerUse::Never {
+            return Vec::new();
+        }
+        if self.search.is_none() {
+            let lacks = |it: &TicketListing| it.volunteers.is_empty() && !it.has_looked;
+            let place = (0..self.listings.len().min(MAX_LISTED_TICKETS)).find(|place| {
+                lacks(&self.listings[*place])
+                    && no_way_to_a_getter(engine, *place).is_some_and(|at| at <= now)
+            });
+            let Some(listing) = place.map(|place| &mut self.listings[place]) else {
+                return Vec::new();
+            };
+            listing.has_looked = true;
+            let choice = VolunteerChoice::of_root(&listing.root);
+            self.search = Some((listing.meeting, VolunteerMeeting::new(choice, &self.entry)));
+        }
+        let Some((of, search)) = &mut self.search else { return Vec::new() };
+        let found = search.poll(engine, &self.entry, Some(now));
+        let listing = self.listings.iter_mut().find(|it| it.meeting == *of);
+        if let Some(listing) = listing.filter(|_| !found.is_empty()) {
+            let new = register(engine, &found, names, &sharers_publisher(&listing.root));
+            // One that is in use already knows this end by its key.
+            listing.volunteers = found.iter().map(|volunteer| volunteer.key).collect();
+            self.volunteers.extend(new.into_iter().map(|key| (key, false)));
+        }
+        if search.is_over(now) {
+            self.end_search(engine);
+        }
+        found
+    }
+
+    /// Handles the report of a relay. Returns whether it is a volunteer's, which concerns nothing else.
+    pub(crate) fn handle_relay(
+        &mut self,
+        engine: &mut Engine,
+        relay: &[u8; 32],
+        what: &RelayNotice,
+    ) -> bool {
+        let Some(is_registered) = self.volunteers.get_mut(relay) else { return false };
+        match what {
+            RelayNotice::Registered { .. } => *is_registered = true,
+            // One that has served may be restarting.
+            RelayNotice::Failed { .. } if !*is_registered => {
+                engine.leave_relay(relay);
+                self.volunteers.remove(relay);
+                self.listings.iter_mut().for_each(|it| it.volunteers.retain(|key| key != relay));
+            }
+            RelayNotice::Failed { .. } | RelayNotice::Observed { .. } => {}
+        }
+        true
+    }
+
     fn punch_anew(&mut self, engine: &mut Engine) {
         self.anew_at = engine.now() + PUNCH_ANEW;
+        self.listings.iter_mut().for_each(|it| it.has_looked = false);
         let near = self.entry.is_near();
         let all = self.listings.iter().take(MAX_LISTED_TICKETS);
         let all = all.filter_map(|it| punching(CodeRole::Offerer, &it.meeting, near));
@@ -173,6 +279,10 @@ impl TicketListings {
         self.entry.poll(engine);
         let now = engine.now();
         while let Some(event) = self.entry.poll_event(engine) {
+            let search = self.search.as_mut();
+            if search.is_some_and(|(_, search)| search.handle_event(engine, &event)) {
+                continue;
+            }
             match event {
                 DhtEvent::Peers(id, peers) => {
                     let place = self.listings.iter().position(|it| it.seeks.contains(&id));
@@ -214,13 +324,21 @@ impl TicketListings {
         }
     }
 
-    /// When [`TicketListings::handle_timeout`] is due.
+    /// When [`TicketListings::handle_timeout`] or [`TicketListings::ask_volunteers`] is due. Addresses that are punched wake
+    /// the engine, so that the latter is called.
     pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         let listed = self.listings.iter().take(MAX_LISTED_TICKETS);
-        let due = listed.map(TicketListing::poll_timeout).min();
+        let search = self.search.as_ref().and_then(|(_, search)| search.poll_timeout());
+        let due = listed.map(TicketListing::poll_timeout).chain(search).min();
         // The engine is woken when the first nodes are known.
         due.map(|due| due.min(self.anew_at)).filter(|_| self.entry.entered().is_some())
     }
+}
+
+/// When volunteers are looked for, for getters of the ticket in this place: a getter is listed, and punching to it has had its
+/// time. `None` if there is none.
+fn no_way_to_a_getter(engine: &mut Engine, place: usize) -> Option<Duration> {
+    Some(engine.punching(Meeting::Tickets, place)?.unproven_host_since()? + PUNCHED)
 }
 
 /// Time without any peer before the DHT is asked: a relay that was restarted has its clients back by then, and a
@@ -233,12 +351,24 @@ const LISTED: Duration = Duration::from_secs(8);
 const ANSWERED: Duration = Duration::from_secs(40);
 /// Pause before sharers are looked up again: at first, and at most. It doubles.
 const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// Time until a getter looks for volunteers after a sharer is listed, if this side's NAT gives each destination another port.
+const NO_WAY: Duration = Duration::from_secs(4);
+/// The same for other NATs: the sharer's next poll, [`POLL`] later at most, may open the direct way. The rest of that is for the
+/// lookup, and to stay within the 30 s that a getter waits.
+const NO_WAY_YET: Duration = Duration::from_secs(20);
+/// Time for a sharer to be found through a volunteer.
+const RELAYED: Duration = Duration::from_secs(40);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
 
 /// Looks for a ticket's sharer in the DHT, and lists this machine as a getter.
 pub(crate) struct TicketSearch {
     entry: DhtEntry,
+    root: Hash,
     meeting: RootMeeting,
+    /// Looks for volunteers, unless that is turned off.
+    volunteers: Option<VolunteerMeeting>,
+    /// When volunteers were found.
+    relayed: Option<Duration>,
     /// The ticket's link key, if it has one.
     key: Option<[u8; 32]>,
     /// When it asks, and whether it does.
@@ -265,20 +395,32 @@ impl TicketSearch {
         };
         let is_here = ticket.relays.is_empty() && ticket.addresses.iter().all(is_own);
         (entry.is_near() || !is_here)
-            .then(|| Self::with(entry, engine, &ticket.root, ticket.link_key))
+            .then(|| Self::with(entry, engine, &ticket.root, ticket.link_key, how))
     }
 
     /// For content of which nothing is known but its root. The first peer that answers has to show that it has it.
     pub(crate) fn of_root(engine: &mut Engine, root: &Hash, how: &CodeDht) -> Self {
         let entry = DhtEntry::new(engine, Meeting::Tickets, how);
-        Self::with(entry, engine, root, None)
+        Self::with(entry, engine, root, None, how)
     }
 
-    fn with(entry: DhtEntry, engine: &Engine, root: &Hash, key: Option<[u8; 32]>) -> Self {
+    fn with(
+        entry: DhtEntry,
+        engine: &Engine,
+        root: &Hash,
+        key: Option<[u8; 32]>,
+        how: &CodeDht,
+    ) -> Self {
         let asks_at = engine.now() + ASK_AFTER;
+        let asks = how.start.volunteers == VolunteerUse::Ask;
+        let choice = VolunteerChoice::of_root(root);
+        let volunteers = asks.then(|| VolunteerMeeting::new(choice, &entry));
         Self {
             entry,
+            root: *root,
             meeting: RootMeeting::new(root),
+            volunteers,
+            relayed: None,
             key,
             asks_at,
             asks: false,
@@ -313,6 +455,10 @@ impl TicketSearch {
             (self.is_alone, self.look_at) = (false, now);
         }
         while let Some(event) = self.entry.poll_event(engine) {
+            let volunteers = self.volunteers.as_mut();
+            if volunteers.is_some_and(|it| it.handle_event(engine, &event)) {
+                continue;
+            }
             match event {
                 DhtEvent::Peers(id, peers) if self.looking == Some(id) => {
                     let fresh = self.entry.punch_to(engine, 0, &peers);
@@ -358,6 +504,31 @@ impl TicketSearch {
         }
     }
 
+    /// Volunteers through which to ask for the sharer now: no direct way to it is found. They are returned once.
+    pub(crate) fn poll_volunteers(&mut self, engine: &mut Engine) -> Vec<VolunteerRelay> {
+        let Some(volunteers) = self.volunteers.as_mut().filter(|_| self.asks) else {
+            return Vec::new();
+        };
+        let is_symmetric = self.entry.is_symmetric(engine) == Some(true);
+        let since = engine.punching(Meeting::Tickets, 0).and_then(|it| it.unproven_since());
+        let begins = since.map(|since| since + if is_symmetric { NO_WAY } else { NO_WAY_YET });
+        let found = volunteers.poll(engine, &self.entry, begins);
+        if !found.is_empty() {
+            self.relayed = Some(engine.now());
+        }
+        found
+    }
+
+    /// What to ask volunteers for: sharers of this content, if no key is known.
+    pub(crate) fn sharers(&self) -> ConnectTarget {
+        ConnectTarget::Publisher(sharers_publisher(&self.root).public())
+    }
+
+    /// The ticket's link key, if it has one.
+    pub(crate) fn link_key(&self) -> Option<[u8; 32]> {
+        self.key
+    }
+
     /// Whether the DHT lists a sharer.
     pub(crate) fn is_listed(&self) -> bool {
         self.found.is_some()
@@ -372,7 +543,7 @@ impl TicketSearch {
             Some(found) => found + ANSWERED,
             None => self.asks_at + LISTED,
         };
-        now < until
+        now < until.max(self.relayed.map_or(until, |at| at + RELAYED))
     }
 
     /// When [`TicketSearch::begins`] or [`TicketSearch::handle_timeout`] is due.
@@ -385,7 +556,10 @@ impl TicketSearch {
         let announces = self.found.is_some() && self.announcing.is_none();
         let announce_at = announces.then_some(self.announce_at);
         let ends = [NAMES, LISTED].map(|time| self.asks_at + time).into_iter();
-        let ends = ends.chain(self.found.map(|found| found + ANSWERED)).filter(|at| *at > now);
+        let later = self.found.map(|found| found + ANSWERED).into_iter();
+        let later = later.chain(self.relayed.map(|at| at + RELAYED));
+        let volunteers = self.volunteers.as_ref().and_then(|it| it.poll_timeout());
+        let ends = ends.chain(later).chain(volunteers).filter(|at| *at > now);
         let entered = self.entry.entered().is_some();
         let due = [look_at, announce_at].into_iter().flatten().filter(|_| entered);
         due.chain(ends).min().unwrap_or(Duration::MAX)
@@ -393,6 +567,7 @@ impl TicketSearch {
 
     /// Ends it: nothing is sent any more.
     pub(crate) fn leave(&self, engine: &mut Engine) {
+        engine.end_volunteer_search(Meeting::Tickets);
         self.entry.leave(engine);
     }
 }

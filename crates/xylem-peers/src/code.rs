@@ -51,14 +51,6 @@ pub enum CodeEvent {
     /// The DHT resolves the number from now on, other than reported before.
     #[serde(rename = "code_listed")]
     Listed,
-    /// No direct way to the other side was found. Relays of strangers, volunteers that the DHT lists, pass the encrypted
-    /// datagrams from now on.
-    #[serde(rename = "volunteer_relays")]
-    Volunteers {
-        /// The relays.
-        #[serde(serialize_with = "texts")]
-        relays: Vec<Relay>,
-    },
     /// A peer tried a wrong code.
     #[serde(rename = "code_wrong")]
     Wrong {

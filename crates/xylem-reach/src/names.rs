@@ -30,6 +30,7 @@ const DHT: &str = "xylem v1 key in the DHT of a root";
 const KNOCK: &str = "xylem v1 knock of who found a root in the DHT";
 const OF_GETTERS: &str = "xylem v1 key in the DHT of the getters of a root";
 const PUNCH: &str = "xylem v1 punch between holders of a root";
+const OF_SHARERS: &str = "xylem v1 sharers' name at volunteer relays";
 const OF_VOLUNTEERS: &str = "xylem v1 key in the DHT of volunteer relays";
 const SALT: &str = "xylem v1 salt in the DHT of a name";
 const VERSION: u8 = 1;
@@ -112,6 +113,12 @@ impl RootMeeting {
     }
 }
 
+/// The key as whose publisher sharers of content with this root register at volunteer relays, so that a getter that knows
+/// nothing but the root can ask for them there. Every holder of the root can compute it: it authenticates nothing.
+pub fn sharers_publisher(root: &Hash) -> PublisherKey {
+    PublisherKey::from_bytes(&xylem_hash::derive_key(OF_SHARERS, root.as_bytes()))
+}
+
 /// Number of keys under which each volunteer relay is listed. An asker looks up one of them.
 pub const VOLUNTEER_SHARDS: u8 = 16;
 
@@ -120,12 +127,6 @@ pub fn volunteers_key(shard: u8) -> [u8; DHT_KEY_LEN] {
     let mut key = [0; DHT_KEY_LEN];
     key.copy_from_slice(&xylem_hash::derive_key(OF_VOLUNTEERS, &[shard])[..DHT_KEY_LEN]);
     key
-}
-
-/// The key that the two sides of a code with this number look up.
-pub fn volunteers_key_of_code(number: u32) -> [u8; DHT_KEY_LEN] {
-    let shard = number.checked_rem(u32::from(VOLUNTEER_SHARDS)).unwrap_or(0);
-    volunteers_key(u8::try_from(shard).unwrap_or(0))
 }
 
 /// The salt of a publisher's DHT item about this name.
@@ -190,15 +191,6 @@ mod tests {
         keys.dedup();
         assert_eq!(keys.len(), 4);
         assert_ne!(other.punch, meeting.punch);
-    }
-
-    #[test]
-    fn each_shard_of_volunteers_has_its_key_and_each_code_one_of_them() {
-        let keys: Vec<_> = (0..VOLUNTEER_SHARDS).map(volunteers_key).collect();
-        for (i, key) in keys.iter().enumerate() {
-            assert_eq!(keys.iter().position(|other| other == key), Some(i));
-            assert_eq!(volunteers_key_of_code(41_232 + i as u32), *key);
-        }
     }
 
     #[test]

@@ -1,18 +1,18 @@
 //! Volunteer relays: relays that serve strangers, and are listed in the mainline DHT ([`crate::names::volunteers_key`]).
 //!
 //! An address that is listed there is a claim of some node. So an asker sends it a small datagram first ([`VolunteerSearch`]), to
-//! which a volunteer answers with its link key ([`VolunteerAnswers`]). The two sides of a code ask independently, and rank
-//! what answers in the same order, so that they meet at the same relays without a message about that. Nothing secret is in
-//! any of it: what the relay passes is encrypted, and each side proves itself by the words. Layout: docs/spec/reach.md,
-//! "Volunteers".
+//! which a volunteer answers with its link key ([`VolunteerAnswers`]). The two sides of a code, or the sharer and the getter of
+//! a ticket, ask independently, and rank what answers in the same order ([`VolunteerChoice`]), so that they meet at the same
+//! relays without a message about that. Nothing secret is in any of it: what the relay passes is encrypted, and each side
+//! proves itself by the code's words or by its link key. Layout: docs/spec/reach.md, "Volunteers".
 //!
 //! ```
 //! use core::time::Duration;
-//! use xylem_reach::volunteer::{VolunteerAnswers, VolunteerReply, VolunteerSearch};
+//! use xylem_reach::volunteer::{VolunteerAnswers, VolunteerChoice, VolunteerReply, VolunteerSearch};
 //!
 //! let (relay, asker) = ("192.0.2.1:7348".parse().unwrap(), "198.51.100.7:4000".parse().unwrap());
 //! let mut volunteer = VolunteerAnswers::new([7; 32], &[1; 32]);
-//! let mut search = VolunteerSearch::new(12_345, false, &[2; 32]);
+//! let mut search = VolunteerSearch::new(&VolunteerChoice::of_code(12_345), false, &[2; 32]);
 //! search.add(Duration::ZERO, relay);
 //! let now = Duration::from_millis(300);
 //! let (to, query) = search.poll_transmit(now).unwrap();
@@ -26,10 +26,11 @@ use core::net::{IpAddr, SocketAddr};
 use core::time::Duration;
 
 use constant_time_eq::constant_time_eq_n;
-use xylem_hash::{Hasher, OutputReader, keyed_hash};
+use xylem_hash::{Hash, Hasher, OutputReader, keyed_hash};
 use xylem_link::source;
 
 use crate::kind::is_global;
+use crate::names::{DHT_KEY_LEN, VOLUNTEER_SHARDS, volunteers_key};
 use crate::relay::rate::{Allowance, HostBuckets, LeakyBucket};
 
 /// Length of a query and of an answer in bytes. They are equally long, so a volunteer amplifies nothing.
@@ -191,7 +192,7 @@ pub struct VolunteerRelay {
 struct ListedVolunteer {
     /// Listed addresses of the host, which differ in their ports: one may be an old one, or a liar's.
     at: Vec<SocketAddr>,
-    /// Its place in the order of this code: a hash, which an attacker with few hosts cannot choose.
+    /// Its place in the order of these two sides: a hash, which an attacker with few hosts cannot choose.
     rank: [u8; 32],
     /// The queries that were sent to it.
     queries: Vec<SentQuery>,
@@ -228,8 +229,39 @@ impl ListedVolunteer {
     }
 }
 
-/// The asker's side: finds out which listed addresses have a volunteer, and chooses those at which the other side of the
-/// code looks as well. The program passes in the addresses that the DHT lists and the datagrams that arrive.
+/// What decides at which volunteers two sides meet. Both compute it from what they share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VolunteerChoice {
+    /// The key in the DHT under which both look for volunteers, one of those of all volunteers.
+    pub listed_under: [u8; DHT_KEY_LEN],
+    /// The key of the hash that ranks hosts.
+    order: [u8; 32],
+}
+
+impl VolunteerChoice {
+    /// For the two sides of a code of this number.
+    #[must_use]
+    pub fn of_code(number: u32) -> Self {
+        let order = "xylem-reach v1 order of volunteers for a code";
+        Self::new(number, xylem_hash::derive_key(order, &number.to_be_bytes()))
+    }
+
+    /// For the sharers and the getters of content with this root.
+    #[must_use]
+    pub fn of_root(root: &Hash) -> Self {
+        let order = "xylem-reach v1 order of volunteers for a root";
+        let order = xylem_hash::derive_key(order, root.as_bytes());
+        Self::new(u32::from(order[0]), order)
+    }
+
+    fn new(number: u32, order: [u8; 32]) -> Self {
+        let shard = number.checked_rem(u32::from(VOLUNTEER_SHARDS)).unwrap_or(0);
+        Self { listed_under: volunteers_key(u8::try_from(shard).unwrap_or(0)), order }
+    }
+}
+
+/// The asker's side: finds out which listed addresses have a volunteer, and chooses those at which the other side looks
+/// as well. The program passes in the addresses that the DHT lists and the datagrams that arrive.
 pub struct VolunteerSearch {
     key: [u8; 32],
     order: [u8; 32],
@@ -241,14 +273,13 @@ pub struct VolunteerSearch {
 }
 
 impl VolunteerSearch {
-    /// For a code of this number. `near`: the DHT is one of private addresses. `seed`: 32 random bytes.
+    /// For two sides that share `choice`. `near`: the DHT is one of private addresses. `seed`: 32 random bytes.
     #[must_use]
-    pub fn new(number: u32, near: bool, seed: &[u8; 32]) -> Self {
+    pub fn new(choice: &VolunteerChoice, near: bool, seed: &[u8; 32]) -> Self {
         let mut draws = Hasher::new_derive_key("xylem-reach v1 volunteer search");
-        let order = "xylem-reach v1 order of volunteers for a code";
         Self {
             key: well_known(),
-            order: xylem_hash::derive_key(order, &number.to_be_bytes()),
+            order: choice.order,
             near,
             draws: draws.update(seed).finalize_xof(),
             listed: Vec::new(),

@@ -19,7 +19,7 @@ const LISTED: &str = "The code is in the DHT now: it leads here from elsewhere, 
 const IN_DHT: &str = "Asking the BitTorrent DHT, where both addresses can be seen for ten minutes; --no-dht turns this off";
 
 /// Note before strangers' relays are used.
-fn volunteers(relays: &[Relay]) -> String {
+pub(super) fn volunteers(relays: &[Relay]) -> String {
     let at = relays.iter().filter_map(|relay| relay.at.addresses.first());
     let at: Vec<String> = at.map(ToString::to_string).collect();
     format!(
@@ -49,7 +49,6 @@ fn line(event: &CodeEvent) -> (String, bool) {
     match event {
         CodeEvent::InDht => (IN_DHT.into(), false),
         CodeEvent::Listed => (LISTED.into(), false),
-        CodeEvent::Volunteers { relays } => (volunteers(relays), false),
         CodeEvent::Shown { code, of, seconds, lan, dht, dht_waits, relay, at } => {
             let (verb, what, from) = match of {
                 Offered::Ticket => ("get", "fetch it", "--from"),

@@ -166,6 +166,7 @@ fn events() -> Vec<Event> {
         Event::Mapped { address, by: "PCP".into() },
         Event::TicketInDht,
         Event::RootInDht,
+        Event::Volunteers { relays: Vec::new() },
         Event::Announced { root, publisher: ticket.publisher, name: None },
         Event::Listening { uri: peer() },
         Event::Relaying { uris: vec!["u".into()], second_port: Some(7349) },
@@ -246,7 +247,6 @@ fn events() -> Vec<Event> {
             },
             CodeEvent::InDht,
             CodeEvent::Listed,
-            CodeEvent::Volunteers { relays: Vec::new() },
             CodeEvent::Wrong { left: 2 },
             CodeEvent::Ended { why: CodeEnd::Used },
             CodeEvent::Taken { peer: peer() },
@@ -262,11 +262,11 @@ fn every_event_is_one_documented_line() {
     let found = names.join(" ");
     assert_eq!(
         found,
-        "shared reachable mapped ticket_in_dht root_in_dht announced listening relaying volunteering relayed repository registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
+        "shared reachable mapped ticket_in_dht root_in_dht volunteer_relays announced listening relaying volunteering relayed repository registered peer_connected moved relay other_key unanswered shaped holding peer_gone peer_misbehaved found progress \
          reach \
          offering done fetched getter hashing trouble skipped checkpoint cosigned contents left_out planned dry_run removing resumed flaw mended mail mail \
          mail_queued mail_stored mail_delivered mail_lost mail_unread mail_again mail_waiting mail_fetched code \
-         code_in_dht code_listed volunteer_relays code_wrong \
+         code_in_dht code_listed code_wrong \
          code_ended code_taken"
     );
 }

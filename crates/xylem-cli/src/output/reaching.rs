@@ -1,5 +1,6 @@
 //! Messages about peers that do not answer, and about addresses at which a share can be reached.
 
+use super::codes;
 use super::text::clean;
 use xylem_node::{Event, FaceAddress, ReachStatus, ReachWay, TriedPeer};
 use xylem_object::ticket::Address;
@@ -81,6 +82,7 @@ pub(super) fn line_for(event: &Event, way: Option<ReachWay>) -> Option<(LineKind
              --no-dht turns this off"
                 .to_owned(),
         ),
+        Event::Volunteers { relays } => (LineKind::Note, codes::volunteers(relays)),
         Event::RootInDht => (
             LineKind::Note,
             "No sharer that the DHT lists answers: it lists this machine, too, from now on, so that the NATs between the two \

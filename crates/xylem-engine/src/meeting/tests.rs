@@ -6,7 +6,7 @@ use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupKind};
 use xylem_mgmt::Persistency;
 use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, CodeRole};
-use xylem_reach::volunteer::VolunteerSearch;
+use xylem_reach::volunteer::{VolunteerChoice, VolunteerSearch};
 
 use crate::testing::{engine, until};
 use crate::{Engine, EngineEvent, Meeting};
@@ -153,7 +153,7 @@ fn a_volunteer_is_asked_and_answers_over_the_sockets_of_links() {
     let (mut relay, mut asks, other) = (engine(4), engine(5), engine(6));
     relay.answer_as_volunteer(&[4; 32]);
     let (at, key) = (own(&relay), relay.link_key().0);
-    let mut search = VolunteerSearch::new(7, true, &[5; 32]);
+    let mut search = VolunteerSearch::new(&VolunteerChoice::of_code(7), true, &[5; 32]);
     search.add(asks.now(), at);
     // This one is no volunteer.
     search.add(asks.now(), own(&other));
@@ -175,7 +175,7 @@ fn a_volunteer_is_asked_and_answers_over_the_sockets_of_links() {
     assert_eq!((chosen.len(), chosen[0].key, &chosen[0].at[..]), (1, key, &[at][..]));
     // A relay that drains answers no more.
     relay.drain_relay();
-    let mut search = VolunteerSearch::new(7, true, &[6; 32]);
+    let mut search = VolunteerSearch::new(&VolunteerChoice::of_code(7), true, &[6; 32]);
     search.add(asks.now(), at);
     asks.search_volunteers(Meeting::Code, search);
     let began = asks.now();

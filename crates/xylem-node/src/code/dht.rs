@@ -9,10 +9,10 @@ use xylem_reach::code::{
     CodePunching, CodeRole, PunchWay, SpokenCode, meeting_key, meeting_window, meeting_windows,
 };
 
-use super::volunteers::VolunteerMeeting;
 use crate::discovery::VolunteerUse;
 use crate::meeting::{CodeDht, DhtEntry, bind_both_families};
-use xylem_reach::volunteer::VolunteerRelay;
+use crate::volunteers::{VolunteerMeeting, after_punching};
+use xylem_reach::volunteer::{VolunteerChoice, VolunteerRelay};
 
 fn key(number: u32, window: u64, role: CodeRole) -> DhtId {
     DhtId(meeting_key(number, window, role))
@@ -211,8 +211,8 @@ impl OfferMeeting {
         &mut self,
         engine: &mut Engine,
     ) -> (Vec<VolunteerRelay>, u32, u64) {
-        let found = self.volunteers.as_mut().map(|it| it.poll(engine, &self.entry));
-        (found.unwrap_or_default(), self.number, self.window)
+        let found = poll_volunteers(&mut self.volunteers, engine, &self.entry);
+        (found, self.number, self.window)
     }
 
     fn seek(&mut self, engine: &mut Engine, now: Duration) {
@@ -250,8 +250,17 @@ impl OfferMeeting {
 
 impl VolunteerUse {
     fn meeting(self, number: u32, entry: &DhtEntry) -> Option<VolunteerMeeting> {
-        (self == Self::Ask).then(|| VolunteerMeeting::new(number, entry))
+        (self == Self::Ask).then(|| VolunteerMeeting::new(VolunteerChoice::of_code(number), entry))
     }
+}
+
+fn poll_volunteers(
+    volunteers: &mut Option<VolunteerMeeting>,
+    engine: &mut Engine,
+    entry: &DhtEntry,
+) -> Vec<VolunteerRelay> {
+    let begins = engine.punching(Meeting::Code, 0).and_then(|it| after_punching(it));
+    volunteers.as_mut().map(|it| it.poll(engine, entry, begins)).unwrap_or_default()
 }
 
 /// Whether an event of the DHT is about volunteers.
@@ -372,8 +381,7 @@ impl TakeMeeting {
 
     /// Volunteer relays through which to dial now, and the windows in which an offerer is listed: punching leads nowhere.
     pub(super) fn poll_volunteers(&mut self, engine: &mut Engine) -> (Vec<VolunteerRelay>, &[u64]) {
-        let found = self.volunteers.as_mut().map(|it| it.poll(engine, &self.entry));
-        (found.unwrap_or_default(), &self.windows)
+        (poll_volunteers(&mut self.volunteers, engine, &self.entry), &self.windows)
     }
 
     /// Whether the peer may still be found.

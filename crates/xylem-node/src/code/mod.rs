@@ -5,7 +5,6 @@ mod dht;
 mod nearby;
 mod server;
 mod take;
-mod volunteers;
 
 pub use crate::meeting::CodeDht;
 pub(crate) use server::{CodeServer, ShowOptions};

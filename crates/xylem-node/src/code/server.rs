@@ -8,13 +8,16 @@ use xylem_keys::KeyFileError;
 use xylem_link::{StaticKey, StreamId, StreamRead, purpose};
 use xylem_object::ticket::Address;
 use xylem_peers::reachable::Relay;
-use xylem_reach::code::{CodeEnd, CodeOffer, CodeOfferEvent, LIFETIME, SpokenCode, knock};
+use xylem_reach::code::{
+    CodeEnd, CodeOffer, CodeOfferEvent, LIFETIME, SpokenCode, knock, meeting_publisher,
+};
 use xylem_reach::relay::VouchedName;
 
 use super::dht::{ListingReport, OfferMeeting};
-use super::{CodeEvent, Offered, nearby, volunteers};
+use super::{CodeEvent, Offered, nearby};
 use crate::event::Event;
 use crate::meeting::CodeDht;
+use crate::volunteers;
 use xylem_engine::{Engine, RelayNotice, StreamEvent};
 
 /// Error code that resets a stream with invalid frames.
@@ -338,8 +341,9 @@ impl ShownCode {
             return;
         };
         let relays = found.iter().map(volunteers::as_relay).collect();
-        on_event(Event::Code(CodeEvent::Volunteers { relays }));
-        let new = volunteers::register(engine, &found, &self.names, number, window);
+        on_event(Event::Volunteers { relays });
+        let common = meeting_publisher(number, window);
+        let new = volunteers::register(engine, &found, &self.names, &common);
         self.volunteers.extend(new.into_iter().map(|key| (key, false)));
     }
 

@@ -12,16 +12,17 @@ use xylem_mgmt::Persistency;
 use xylem_peers::reachable::{FaceAddress, HostLookupError, PeerAddress, Relay};
 use xylem_reach::code::{
     CodeTake, CodeTakeStep, MAX_WRONG_GUESSES, PunchWay, SpokenCode, TakeError, knock,
+    meeting_publisher,
 };
 use xylem_reach::relay::ConnectTarget;
 
 use super::CodeEvent;
 use super::dht::TakeMeeting;
 use super::nearby::CodeSearch;
-use super::volunteers::{VolunteerDials, as_relay};
 use crate::event::Event;
 use crate::meeting::CodeDht;
 use crate::reaching::{through, to_dial};
+use crate::volunteers::{VolunteerDials, as_relay};
 use xylem_engine::{Engine, EngineError, EngineEvent, FaceEnd, Program, StreamEvent};
 
 /// Time for other peers to answer after one that has another code.
@@ -368,8 +369,10 @@ impl CodeClient<'_> {
             let (found, windows) = dht.poll_volunteers(engine);
             if !found.is_empty() {
                 let relays = found.iter().map(as_relay).collect();
-                (self.on_event)(Event::Code(CodeEvent::Volunteers { relays }));
-                self.volunteers.begin(engine, found, self.code.number(), windows);
+                (self.on_event)(Event::Volunteers { relays });
+                let target = |window: &u64| meeting_publisher(self.code.number(), *window).public();
+                let targets = windows.iter().map(target).map(ConnectTarget::Publisher).collect();
+                self.volunteers.begin(engine, found, targets);
             }
         }
         for face in self.volunteers.overdue(now) {

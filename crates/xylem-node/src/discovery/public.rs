@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use xylem_base::Stop;
 use xylem_discovery::{Dht, DhtEvent, DhtQuestion, is_local, keep_nodes, known_nodes};
-use xylem_engine::{Engine, EngineEvent, Program};
+use xylem_engine::{Engine, EngineEvent, FaceEnd, Program};
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_hash::Hash;
 use xylem_link::{Endpoint, StaticKey};
@@ -29,6 +29,7 @@ use crate::fetch::{AddressCount, FetchError, NotPublic};
 use crate::meeting::CodeDht;
 use crate::shaping::LinkOptions;
 use crate::ticket_meeting::TicketSearch;
+use crate::volunteers::{VolunteerDials, as_relay};
 
 /// Most addresses dialled at once. [`MAX_DIALLED`]: most for one query. The DHT lists any peer that announces itself.
 const MAX_AT_ONCE: usize = 8;
@@ -118,6 +119,7 @@ pub fn find_public(
         ends_at: Duration::MAX,
         punching: None,
         punched: HashSet::new(),
+        volunteers: VolunteerDials::default(),
         gives_up_at: options.give_up,
     };
     if let PublicTarget::Root(root) = options.wanted {
@@ -156,11 +158,15 @@ struct PublicSearch<'a> {
     punching: Option<TicketSearch>,
     /// Addresses to which a NAT was opened.
     punched: HashSet<SocketAddr>,
+    /// Dials through volunteers, where no NAT opens.
+    volunteers: VolunteerDials,
     gives_up_at: Duration,
 }
 
 struct DialledAddress {
     address: SocketAddr,
+    /// The peer, if it is dialled through a volunteer at that address.
+    relayed: Option<PeerAddress>,
     until: Duration,
     /// For a link that is up: its key, its question, and when to ask it.
     up: Option<([u8; 32], FindId, Duration)>,
@@ -201,6 +207,22 @@ impl PublicSearch<'_> {
         if punching.is_listed() && !was_listed {
             // A sharer asks for getters every 28 s.
             self.gives_up_at = self.gives_up_at.max(now + self.options.give_up);
+        }
+        let volunteers = punching.poll_volunteers(engine);
+        if !volunteers.is_empty() {
+            (self.on_event)(Event::Volunteers {
+                relays: volunteers.iter().map(as_relay).collect(),
+            });
+            self.gives_up_at = self.gives_up_at.max(now + self.options.give_up);
+            let targets = vec![punching.sharers()];
+            self.volunteers.begin(engine, volunteers, targets);
+        }
+        for (face, peer) in self.volunteers.poll(engine) {
+            if let PeerAddress::Relayed { at: address, .. } = peer {
+                let (until, relayed) = (now + PATIENCE, Some(peer));
+                let dialled = DialledAddress { address, relayed, until, up: None };
+                self.dialled.insert(face, dialled);
+            }
         }
         for address in fresh {
             // A dial from before has met a NAT that was closed, and may not be repeated for a while.
@@ -270,7 +292,8 @@ impl PublicSearch<'_> {
         {
             let peer = PeerAddress::Link { address, key: None };
             if let Ok(face) = engine.dial(&peer, Persistency::OnDemand) {
-                self.dialled.insert(face, DialledAddress { address, until, up: None });
+                let dialled = DialledAddress { address, relayed: None, until, up: None };
+                self.dialled.insert(face, dialled);
             }
         }
     }
@@ -322,6 +345,8 @@ impl PublicSearch<'_> {
         let prefix = manifest_packet.name().parent();
         let manifest = verify_manifest(&manifest_packet, prefix, &publisher).ok()?;
         let is_it = manifest.root == root && manifest.tree == xylem_tree::TreeKind::Blake3;
+        let relays = dialled.relayed.as_ref().map(|peer| self.volunteers.relays_of(peer));
+        let direct = relays.is_none().then_some(Address::Ip(dialled.address));
         is_it.then(|| Ticket {
             publisher,
             root,
@@ -329,8 +354,8 @@ impl PublicSearch<'_> {
             link_key: Some(key),
             size: Some(manifest.size),
             kind: Some(manifest.kind),
-            addresses: vec![Address::Ip(dialled.address)],
-            relays: Vec::new(),
+            addresses: direct.into_iter().collect(),
+            relays: relays.into_iter().flatten().map(|relay| relay.at).collect(),
         })
     }
 }
@@ -353,7 +378,13 @@ impl Program for PublicSearch<'_> {
                     dialled.until = now + PATIENCE;
                 }
             }
-            EngineEvent::FaceDown { face, .. } => drop(self.dialled.remove(&face)),
+            EngineEvent::FaceDown { face, why, .. } => {
+                self.dialled.remove(&face);
+                // One that this program has ended does not have the content.
+                if !matches!(why, FaceEnd::Dropped(_)) {
+                    self.volunteers.went_down(engine.now(), face, &why);
+                }
+            }
             EngineEvent::Packet { from, nack: Some(_), .. } => {
                 self.drop_face(engine, from, "it does not have it");
             }

@@ -3,11 +3,14 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use xylem_engine::Engine;
+use xylem_engine::{Engine, RelayNotice};
 use xylem_hash::Hash;
 use xylem_publish::publications::PublicationId;
+use xylem_reach::relay::VouchedName;
 
+use crate::event::Event;
 use crate::ticket_meeting::TicketListings;
+use crate::volunteers::as_relay;
 
 /// See the module's documentation. Without listings it has no publications.
 pub(super) struct ListedShares {
@@ -51,8 +54,29 @@ impl ListedShares {
         }
     }
 
-    pub(super) fn handle_timeout(&mut self, engine: &mut Engine) {
-        self.listings.iter_mut().for_each(|listings| listings.handle_timeout(engine));
+    /// Handles a relay's report. Returns whether it is that of a volunteer in use for getters, which concerns nothing else.
+    pub(super) fn handle_relay(
+        &mut self,
+        engine: &mut Engine,
+        relay: &[u8; 32],
+        what: &RelayNotice,
+    ) -> bool {
+        self.listings.as_mut().is_some_and(|listings| listings.handle_relay(engine, relay, what))
+    }
+
+    /// `names`: those under which getters ask relays for this share.
+    pub(super) fn handle_timeout(
+        &mut self,
+        engine: &mut Engine,
+        names: &[VouchedName],
+        on_event: &mut dyn FnMut(Event),
+    ) {
+        let Some(listings) = &mut self.listings else { return };
+        listings.handle_timeout(engine);
+        let volunteers = listings.ask_volunteers(engine, names);
+        if !volunteers.is_empty() {
+            on_event(Event::Volunteers { relays: volunteers.iter().map(as_relay).collect() });
+        }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Duration> {

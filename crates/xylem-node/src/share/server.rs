@@ -397,7 +397,9 @@ impl Program for ShareServer<'_> {
             }
             EngineEvent::Relay { relay, at, what } => {
                 self.reach.on_relay(engine.now(), relay, at, &what);
-                if self.streams.handle_relay(engine, relay, &what) {
+                if self.streams.handle_relay(engine, relay, &what)
+                    || self.listed.handle_relay(engine, &relay, &what)
+                {
                     return Ok(());
                 }
                 self.at.announce_own_addresses(engine);
@@ -457,7 +459,9 @@ impl Program for ShareServer<'_> {
             self.at.announce_own_addresses(engine);
         }
         self.reach.mapped(mapped);
-        self.listed.handle_timeout(engine);
+        let ShareEndpoint { publisher, relay_vouch: vouch, .. } = self.at;
+        let names = [VouchedName { publisher, vouch }];
+        self.listed.handle_timeout(engine, &names, self.on_event);
         let dht = ListingState {
             code: self.streams.code_in_dht(),
             may_list_tickets: self.listed.may_list(),

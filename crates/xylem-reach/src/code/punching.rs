@@ -177,6 +177,18 @@ impl CodePunching {
         self.unproven_since
     }
 
+    /// Since when an address is listed to whose host no way is proven, also if one is proven to another host: a sharer has
+    /// many getters.
+    #[must_use]
+    pub fn unproven_host_since(&self) -> Option<Duration> {
+        let proven = |of: &PunchedAddress| {
+            let host = self.host(of.way.at);
+            self.peers.iter().any(|peer| peer.proven && self.host(peer.way.at) == host)
+        };
+        let listed = self.peers.iter().filter(|peer| peer.listed && !proven(peer));
+        listed.map(|peer| peer.since).min()
+    }
+
     /// Whether this side searches many ports, or soon does: one side alone has a symmetric NAT.
     #[must_use]
     pub fn may_search(&self) -> bool {

@@ -1,5 +1,9 @@
 use super::*;
 
+fn choice() -> VolunteerChoice {
+    VolunteerChoice::of_code(NUMBER)
+}
+
 const NUMBER: u32 = 41_234;
 const ASKER: &str = "198.51.100.7:4000";
 
@@ -38,7 +42,7 @@ fn ask(search: &mut VolunteerSearch, now: Duration, answers: impl Fn(u8) -> bool
 }
 
 fn searched(listed: &[u8], seed: u8, answers: impl Fn(u8) -> bool) -> Vec<VolunteerRelay> {
-    let mut search = VolunteerSearch::new(NUMBER, false, &[seed; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[seed; 32]);
     listed.iter().for_each(|n| search.add(ms(0), relay(*n)));
     ask(&mut search, ms(300), &answers);
     ask(&mut search, ms(800), &answers);
@@ -47,7 +51,7 @@ fn searched(listed: &[u8], seed: u8, answers: impl Fn(u8) -> bool) -> Vec<Volunt
 
 #[test]
 fn an_answer_is_not_longer_than_its_query_and_both_look_random() {
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     search.add(ms(0), relay(1));
     assert_eq!((search.poll_transmit(ms(299)), search.poll_timeout()), (None, Some(ms(300))));
     let (to, query) = search.poll_transmit(ms(300)).unwrap();
@@ -66,7 +70,7 @@ fn an_answer_is_not_longer_than_its_query_and_both_look_random() {
 
 #[test]
 fn only_queries_are_answered() {
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     search.add(ms(0), relay(1));
     let (_, query) = search.poll_transmit(ms(300)).unwrap();
     let mut volunteer = VolunteerAnswers::new(key(1), &[2; 32]);
@@ -87,7 +91,7 @@ fn only_queries_are_answered() {
 
 #[test]
 fn a_host_gets_few_answers_and_others_get_theirs() {
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     search.add(ms(0), relay(1));
     let (_, query) = search.poll_transmit(ms(300)).unwrap();
     let mut volunteer = VolunteerAnswers::new(key(1), &[2; 32]);
@@ -102,7 +106,7 @@ fn a_host_gets_few_answers_and_others_get_theirs() {
 
 #[test]
 fn a_listed_victim_gets_two_small_datagrams() {
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     for port in 1_000..2_000 {
         search.add(ms(0), SocketAddr::from(([203, 0, 113, 9], port)));
     }
@@ -117,12 +121,12 @@ fn a_listed_victim_gets_two_small_datagrams() {
     assert_eq!(sent, MAX_VOLUNTEER_QUERIES);
     assert_eq!((search.chosen(ms(1_600)), search.poll_timeout()), (Some(Vec::new()), None));
     // Nor are many hosts asked, nor any that are not of the internet.
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     (0..200).for_each(|n| search.add(ms(0), relay(n)));
     assert_eq!(ask(&mut search, ms(300), |_| false), MAX_ASKED_VOLUNTEERS);
     assert_eq!(ask(&mut search, ms(900), |_| false), MAX_ASKED_VOLUNTEERS);
     assert_eq!(ask(&mut search, ms(9_000), |_| false), 0);
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     for other in ["127.0.0.1:1", "10.0.0.1:1", "224.0.0.1:1", "192.0.2.1:0", "[fe80::1]:1"] {
         search.add(ms(0), at(other));
     }
@@ -147,7 +151,7 @@ fn both_sides_choose_the_same_volunteers() {
     let theirs = searched(&back, 3, |n| n != silent);
     assert!(keys(&theirs).iter().filter(|n| keys(&ours).contains(n)).count() >= 2);
     // Another number has another order, so that not all codes depend on the same three.
-    let mut other = VolunteerSearch::new(NUMBER + 1, false, &[1; 32]);
+    let mut other = VolunteerSearch::new(&VolunteerChoice::of_code(NUMBER + 1), false, &[1; 32]);
     all.iter().for_each(|n| other.add(ms(0), relay(*n)));
     ask(&mut other, ms(300), |_| true);
     assert_ne!(keys(&other.chosen(ms(400)).unwrap()), keys(&ours));
@@ -163,7 +167,7 @@ fn the_best_of_many_are_asked() {
 
 #[test]
 fn a_choice_waits_for_better_ones_and_not_for_worse_ones() {
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     let listed: Vec<u8> = (1..=8).collect();
     listed.iter().for_each(|n| search.add(ms(0), relay(*n)));
     assert_eq!(search.chosen(ms(0)), None);
@@ -179,7 +183,7 @@ fn a_choice_waits_for_better_ones_and_not_for_worse_ones() {
     wanted.sort_unstable();
     assert_eq!(keys, wanted);
     // The worst is silent: it is not waited for.
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     listed.iter().for_each(|n| search.add(ms(0), relay(*n)));
     ask(&mut search, ms(300), |n| n != order[7]);
     assert_eq!(search.chosen(ms(400)).map(|it| it.len()), Some(3));
@@ -194,7 +198,7 @@ impl ListedVolunteer {
 
 #[test]
 fn a_forged_or_repeated_answer_changes_nothing() {
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     search.add(ms(0), relay(1));
     let (_, query) = search.poll_transmit(ms(300)).unwrap();
     let mut liar = VolunteerAnswers::new(key(9), &[9; 32]);
@@ -203,7 +207,7 @@ fn a_forged_or_repeated_answer_changes_nothing() {
     };
     // From another address, and to a query that was not sent.
     assert!(search.handle_datagram(ms(310), relay(2), &good));
-    let mut other = VolunteerSearch::new(NUMBER, false, &[3; 32]);
+    let mut other = VolunteerSearch::new(&choice(), false, &[3; 32]);
     other.add(ms(0), relay(1));
     let (_, foreign) = other.poll_transmit(ms(300)).unwrap();
     let VolunteerReply::Answer(blind) = liar.handle_datagram(ms(0), at(ASKER), &foreign) else {
@@ -223,7 +227,7 @@ fn a_forged_or_repeated_answer_changes_nothing() {
 /// A relay with both families is one relay. Which of its addresses has the key, the handshake shows.
 #[test]
 fn one_relay_has_all_addresses_that_answer_with_its_key() {
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     let v6 = [at("[2001:db8::1]:7348"), at("[2001:db8:0:1::1]:7348")];
     [relay(1), v6[0], v6[1]].into_iter().for_each(|it| search.add(ms(0), it));
     let mut volunteer = VolunteerAnswers::new(key(1), &[2; 32]);
@@ -241,7 +245,7 @@ fn one_relay_has_all_addresses_that_answer_with_its_key() {
 #[test]
 fn arbitrary_datagrams_are_no_answers() {
     let mut state = 1_u64;
-    let mut search = VolunteerSearch::new(NUMBER, true, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), true, &[1; 32]);
     let mut volunteer = VolunteerAnswers::new(key(1), &[2; 32]);
     search.add(ms(0), at("127.0.0.1:9"));
     search.poll_transmit(ms(300)).unwrap();
@@ -263,7 +267,7 @@ fn arbitrary_datagrams_are_no_answers() {
 /// A node lists a volunteer's host under another port first: an old one, or a liar's.
 #[test]
 fn another_port_of_its_host_does_not_hide_a_volunteer() {
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     let silent = SocketAddr::new(relay(1).ip(), 1);
     let listed = [silent, relay(1), SocketAddr::new(relay(1).ip(), 2)];
     listed.into_iter().for_each(|at| search.add(ms(0), at));
@@ -288,7 +292,7 @@ fn another_port_of_its_host_does_not_hide_a_volunteer() {
 /// A volunteer's key is no secret. Another host that answers with it does not take its place.
 #[test]
 fn a_volunteer_with_anothers_key_does_not_remove_that_one() {
-    let mut search = VolunteerSearch::new(NUMBER, false, &[1; 32]);
+    let mut search = VolunteerSearch::new(&choice(), false, &[1; 32]);
     for n in 1..=3 {
         search.add(ms(0), relay(n));
     }
@@ -303,4 +307,21 @@ fn a_volunteer_with_anothers_key_does_not_remove_that_one() {
     let mut all = chosen[0].at.clone();
     all.sort();
     assert_eq!(all, [relay(1), relay(2), relay(3)]);
+}
+
+#[test]
+fn each_shard_of_volunteers_has_its_key_and_each_code_and_root_one_of_them() {
+    let keys: Vec<_> = (0..VOLUNTEER_SHARDS).map(volunteers_key).collect();
+    let mut of_roots = [0; VOLUNTEER_SHARDS as usize];
+    for (i, key) in keys.iter().enumerate() {
+        assert_eq!(keys.iter().position(|other| other == key), Some(i));
+        assert_eq!(VolunteerChoice::of_code(41_232 + i as u32).listed_under, *key);
+    }
+    for i in 0..=255 {
+        let choice = VolunteerChoice::of_root(&Hash::from_bytes([i; 32]));
+        let shard = keys.iter().position(|key| *key == choice.listed_under);
+        of_roots[shard.expect("one of the keys")] += 1;
+    }
+    // 256 roots over 16 shards: 16 each on average, and a shard without any would be a mistake.
+    assert!(of_roots.iter().all(|roots| *roots > 2), "{of_roots:?}");
 }

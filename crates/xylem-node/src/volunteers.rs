@@ -1,5 +1,5 @@
-//! [`VolunteerMeeting`]: volunteer relays at which the two sides of a code meet when no direct way is found, and
-//! [`VolunteerDials`]: the taker's dials through them (docs/spec/reach.md, "Volunteers").
+//! [`VolunteerMeeting`]: volunteer relays at which the two sides of a code, or a sharer and a getter, meet when no direct
+//! way is found, and [`VolunteerDials`]: dials through them (docs/spec/reach.md, "Volunteers").
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use xylem_dht::{DhtEvent, DhtId, LookupId, LookupKind};
 use xylem_engine::{Engine, FaceEnd, Meeting, RelayUse};
 use xylem_forward::FaceId;
 use xylem_mgmt::Persistency;
+use xylem_object::PublisherKey;
 use xylem_object::ticket::{Address, RelayContact};
 use xylem_peers::reachable::{PeerAddress, Relay};
-use xylem_reach::code::meeting_publisher;
-use xylem_reach::names::volunteers_key_of_code;
+use xylem_reach::code::CodePunching;
 use xylem_reach::relay::{ConnectTarget, RelayRefusal, VouchedName};
-use xylem_reach::volunteer::{VolunteerRelay, VolunteerSearch};
+use xylem_reach::volunteer::{VolunteerChoice, VolunteerRelay, VolunteerSearch};
 
 use crate::meeting::DhtEntry;
 
 /// Time for punching, after the other side is listed; [`SEARCHED`]: the same where one side searches many ports.
-const PUNCHED: Duration = Duration::from_millis(1_500);
+pub(crate) const PUNCHED: Duration = Duration::from_millis(1_500);
 const SEARCHED: Duration = Duration::from_millis(2_500);
 /// Time for a lookup of volunteers. What is listed by then is enough.
 const LOOKED: Duration = Duration::from_secs(2);
@@ -32,8 +32,9 @@ const TURN: Duration = Duration::from_millis(1_500);
 const STALLED: Duration = Duration::from_secs(4);
 
 /// See the module's documentation.
-pub(super) struct VolunteerMeeting {
-    number: u32,
+pub(crate) struct VolunteerMeeting {
+    of: Meeting,
+    choice: VolunteerChoice,
     near: bool,
     lookup: Option<LookupId>,
     looks: u8,
@@ -44,19 +45,19 @@ pub(super) struct VolunteerMeeting {
 }
 
 impl VolunteerMeeting {
-    /// Begins. Nothing is sent before [`VolunteerMeeting::poll`] finds that there is no direct way.
-    pub(super) fn new(number: u32, entry: &DhtEntry) -> Self {
+    /// Begins. Nothing is sent before [`VolunteerMeeting::poll`] is told that there is no direct way.
+    pub(crate) fn new(choice: VolunteerChoice, entry: &DhtEntry) -> Self {
+        let (of, near) = (entry.of(), entry.is_near());
         let look_at = Duration::ZERO;
-        let near = entry.is_near();
-        Self { number, near, lookup: None, looks: 0, look_at, due: None, is_over: false }
+        Self { of, choice, near, lookup: None, looks: 0, look_at, due: None, is_over: false }
     }
 
     /// Takes an event of the DHT's client; returns whether it is about volunteers.
-    pub(super) fn handle_event(&mut self, engine: &mut Engine, event: &DhtEvent) -> bool {
+    pub(crate) fn handle_event(&mut self, engine: &mut Engine, event: &DhtEvent) -> bool {
         let now = engine.now();
         match event {
             DhtEvent::Peers(id, peers) if self.lookup == Some(*id) => {
-                if let Some(search) = engine.volunteer_search(Meeting::Code) {
+                if let Some(search) = engine.volunteer_search(self.of) {
                     peers.new.iter().for_each(|at| search.add(now, *at));
                 }
                 true
@@ -69,22 +70,30 @@ impl VolunteerMeeting {
         }
     }
 
-    /// Looks for volunteers once no direct way was found in time. Returns them once, the nearest first.
-    pub(super) fn poll(&mut self, engine: &mut Engine, entry: &DhtEntry) -> Vec<VolunteerRelay> {
-        let found = self.find(engine, entry);
+    /// Looks for volunteers from `begins` on; `None`: a direct way is found, or nothing is listed yet. Returns them once,
+    /// the nearest first.
+    pub(crate) fn poll(
+        &mut self,
+        engine: &mut Engine,
+        entry: &DhtEntry,
+        begins: Option<Duration>,
+    ) -> Vec<VolunteerRelay> {
+        let found = self.find(engine, entry, begins);
         if found.is_some() {
             self.end(engine);
         }
         found.unwrap_or_default()
     }
 
-    fn find(&mut self, engine: &mut Engine, entry: &DhtEntry) -> Option<Vec<VolunteerRelay>> {
+    fn find(
+        &mut self,
+        engine: &mut Engine,
+        entry: &DhtEntry,
+        begins: Option<Duration>,
+    ) -> Option<Vec<VolunteerRelay>> {
         self.due = None;
         let now = engine.now();
-        let punching = engine.punching(Meeting::Code, 0).filter(|_| !self.is_over)?;
-        let wait = if punching.may_search() { SEARCHED } else { PUNCHED };
-        // None: a direct way was found.
-        let begins = punching.unproven_since()? + wait;
+        let begins = begins.filter(|_| !self.is_over)?;
         if now < begins && self.looks == 0 {
             self.due = Some(begins);
             return None;
@@ -97,7 +106,7 @@ impl VolunteerMeeting {
             self.due = Some(looks_until);
             return None;
         }
-        let search = engine.volunteer_search(Meeting::Code)?;
+        let search = engine.volunteer_search(self.of)?;
         let chosen = search.chosen(now);
         let again = Some(self.look_at).filter(|at| self.looks < MAX_LOOKS && *at > now);
         self.due = match &chosen {
@@ -110,48 +119,58 @@ impl VolunteerMeeting {
     fn look(&mut self, engine: &mut Engine, entry: &DhtEntry, now: Duration) {
         self.look_at = now + LOOKED + LOOK_AGAIN;
         self.looks += 1;
-        let target = DhtId(volunteers_key_of_code(self.number));
+        let target = DhtId(self.choice.listed_under);
         self.lookup = entry.look_up(engine, LookupKind::Peers(target));
         // One search for all lookups, so that an address gets its few datagrams once. Without randomness no link works either.
-        if engine.volunteer_search(Meeting::Code).is_none()
+        if engine.volunteer_search(self.of).is_none()
             && let Ok(seed) = xylem_base::random()
         {
-            let search = VolunteerSearch::new(self.number, self.near, &seed);
-            engine.search_volunteers(Meeting::Code, search);
+            let search = VolunteerSearch::new(&self.choice, self.near, &seed);
+            engine.search_volunteers(self.of, search);
         }
     }
 
     /// When [`VolunteerMeeting::poll`] is due.
-    pub(super) fn poll_timeout(&self) -> Option<Duration> {
+    pub(crate) fn poll_timeout(&self) -> Option<Duration> {
         self.due
     }
 
+    /// Whether it has found volunteers, or none after all lookups.
+    pub(crate) fn is_over(&self, now: Duration) -> bool {
+        self.is_over || (self.looks == MAX_LOOKS && now >= self.look_at)
+    }
+
     /// Ends it: nothing more is looked for.
-    pub(super) fn end(&mut self, engine: &mut Engine) {
-        engine.end_volunteer_search(Meeting::Code);
+    pub(crate) fn end(&mut self, engine: &mut Engine) {
+        engine.end_volunteer_search(self.of);
         (self.is_over, self.due) = (true, None);
     }
 }
 
+/// When volunteers are looked for, unless a direct way is found before: punching has had its time. `None` if one is found, or
+/// if nothing is listed yet.
+pub(crate) fn after_punching(punching: &CodePunching) -> Option<Duration> {
+    let wait = if punching.may_search() { SEARCHED } else { PUNCHED };
+    Some(punching.unproven_since()? + wait)
+}
+
 /// A volunteer as a relay of a ticket or of the user.
-pub(super) fn as_relay(volunteer: &VolunteerRelay) -> Relay {
+pub(crate) fn as_relay(volunteer: &VolunteerRelay) -> Relay {
     let addresses = volunteer.at.iter().copied().map(Address::Ip).collect();
     Relay::from(RelayContact { key: volunteer.key, addresses })
 }
 
-/// Registers with volunteers, by the name that follows from the code's number and window, and by the names under which the
+/// Registers with volunteers, by the name that the two sides compute from what they share, and by the names under which the
 /// content is asked for. Returns the keys of those that were not used before.
-pub(super) fn register(
+pub(crate) fn register(
     engine: &mut Engine,
     volunteers: &[VolunteerRelay],
     names: &[VouchedName],
-    number: u32,
-    window: u64,
+    common: &PublisherKey,
 ) -> Vec<[u8; 32]> {
-    let publisher = meeting_publisher(number, window);
-    let vouch = publisher.vouch(&engine.link_key().0);
-    let of_code = VouchedName { publisher: publisher.public(), vouch };
-    let names: Vec<VouchedName> = names.iter().cloned().chain([of_code]).collect();
+    let vouch = common.vouch(&engine.link_key().0);
+    let of_both = VouchedName { publisher: common.public(), vouch };
+    let names: Vec<VouchedName> = names.iter().cloned().chain([of_both]).collect();
     let mut new = Vec::new();
     for volunteer in volunteers {
         let (names, uses) = (names.clone(), used(volunteer));
@@ -165,15 +184,15 @@ pub(super) fn register(
     new
 }
 
-/// Over UDP alone: that is where it has answered.
-fn used(volunteer: &VolunteerRelay) -> RelayUse {
+/// The terms of use for dials. Over UDP alone: that is where it has answered.
+pub(crate) fn used(volunteer: &VolunteerRelay) -> RelayUse {
     let (key, udp, tcp, names) = (volunteer.key, volunteer.at.clone(), Vec::new(), Vec::new());
     RelayUse { key, udp, tcp, listens: false, names, wants_code: false, token: None }
 }
 
-/// The taker's dials through volunteers: one after the other, each again while the offerer is not registered there.
+/// Dials through volunteers: one after the other, each again while the other side is not registered there.
 #[derive(Default)]
-pub(super) struct VolunteerDials {
+pub(crate) struct VolunteerDials {
     volunteers: Vec<VolunteerRelay>,
     targets: Vec<ConnectTarget>,
     /// Number of dials so far through each volunteer; each dial asks for another of the targets.
@@ -185,16 +204,14 @@ pub(super) struct VolunteerDials {
 }
 
 impl VolunteerDials {
-    /// Begins with the first of these. The offerer was listed in these windows.
-    pub(super) fn begin(
+    /// Begins with the first of these. The other side is registered there as one of `targets`.
+    pub(crate) fn begin(
         &mut self,
         engine: &mut Engine,
         volunteers: Vec<VolunteerRelay>,
-        number: u32,
-        windows: &[u64],
+        targets: Vec<ConnectTarget>,
     ) {
-        let target = |window: &u64| meeting_publisher(number, *window).public();
-        self.targets = windows.iter().map(target).map(ConnectTarget::Publisher).collect();
+        self.targets = targets;
         for (turn, volunteer) in (0_u32..).zip(&volunteers) {
             self.next.push(Some(engine.now() + TURN * turn));
             self.dials.push(0);
@@ -206,7 +223,7 @@ impl VolunteerDials {
     }
 
     /// Dials what is due. Returns the new faces, and the peer of each.
-    pub(super) fn poll(&mut self, engine: &mut Engine) -> Vec<(FaceId, PeerAddress)> {
+    pub(crate) fn poll(&mut self, engine: &mut Engine) -> Vec<(FaceId, PeerAddress)> {
         let (now, mut dialled) = (engine.now(), Vec::new());
         for place in 0..self.volunteers.len() {
             if self.next[place].take_if(|at| *at <= now).is_none() {
@@ -228,14 +245,15 @@ impl VolunteerDials {
     }
 
     /// A face is up: its exchange begins now.
-    pub(super) fn came_up(&mut self, now: Duration, face: FaceId) {
+    pub(crate) fn came_up(&mut self, now: Duration, face: FaceId) {
         if let Some((_, since)) = self.faces.get_mut(&face) {
             *since = now;
         }
     }
 
-    /// A face is gone. If it was one of these, its volunteer is asked again: the offerer may not be registered there yet.
-    pub(super) fn went_down(&mut self, now: Duration, face: FaceId, why: &FaceEnd) {
+    /// A face is gone. If it was one of these, its volunteer is asked again: the other side may not be registered there
+    /// yet.
+    pub(crate) fn went_down(&mut self, now: Duration, face: FaceId, why: &FaceEnd) {
         let Some((place, _)) = self.faces.remove(&face) else { return };
         self.next[place] = Some(now + ASK_AGAIN);
         if matches!(why, FaceEnd::Relay(RelayRefusal::NotHere)) {
@@ -246,14 +264,14 @@ impl VolunteerDials {
     }
 
     /// Faces with an exchange that has not ended within [`STALLED`].
-    pub(super) fn overdue(&self, now: Duration) -> Vec<FaceId> {
+    pub(crate) fn overdue(&self, now: Duration) -> Vec<FaceId> {
         let all = self.faces.iter().filter(|(_, (_, since))| now >= *since + STALLED);
         all.map(|(face, _)| *face).collect()
     }
 
     /// The relays for what the code leads to: first the one through which this peer is reached, then the others. None if it
     /// is reached through none.
-    pub(super) fn relays_of(&self, peer: &PeerAddress) -> Vec<Relay> {
+    pub(crate) fn relays_of(&self, peer: &PeerAddress) -> Vec<Relay> {
         let PeerAddress::Relayed { relay, .. } = peer else { return Vec::new() };
         let of = |it: &&VolunteerRelay| it.key == *relay;
         let (used, others): (Vec<_>, Vec<_>) = self.volunteers.iter().partition(of);
@@ -263,7 +281,7 @@ impl VolunteerDials {
     }
 
     /// When [`VolunteerDials::poll`] or [`VolunteerDials::overdue`] is due.
-    pub(super) fn poll_timeout(&self, now: Duration) -> Option<Duration> {
+    pub(crate) fn poll_timeout(&self, now: Duration) -> Option<Duration> {
         let turns = self.faces.values().map(|(_, since)| *since + STALLED).filter(|at| *at > now);
         self.next.iter().flatten().copied().chain(turns).min()
     }
