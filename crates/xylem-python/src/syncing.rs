@@ -150,7 +150,7 @@ fn report(py: Python<'_>, event: &SyncEvent) -> PyResult<()> {
         SyncEvent::Applies { name, key, why } => {
             warn(py, &format!("{name} ({key}) has the ticket, but is not a member: {why}"))
         }
-        SyncEvent::TurnedAway { why, .. } => warn(py, why),
+        SyncEvent::TurnedAway { why } => warn(py, &why.to_string()),
         SyncEvent::RulesWait { files } => {
             warn(py, &format!("other members have changed rules: {}", files.join(", ")))
         }
