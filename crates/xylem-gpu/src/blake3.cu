@@ -4,8 +4,8 @@
 // to one value each. `regions` joins the values of 512 segments to that of their region of 4 MiB. Chunk numbers are
 // those in the file; a region begins at a multiple of its size in the file.
 //
-// `one` is always 1. The compiler does not know that, so `x * one + y` stays a multiplication, which runs on the pipe of
-// the multiplier. Plain additions would compete with XORs and rotations for the other pipe, which limits the rate.
+// `one` is always 1. The compiler does not know that, so `x * one + y` stays a multiplication, which runs on the
+// multiplier's pipe. Plain additions would compete with XORs and rotations for the other pipe, which limits the rate.
 //
 // The driver compiles blake3.ptx beside this file for its card. `compile.py` makes that file from this one.
 
@@ -82,11 +82,16 @@ __device__ __forceinline__ uint4 load(const uint4 *at) {
     return x;
 }
 
+// The 16 bytes that `bytes` lies in.
+__device__ __forceinline__ const uint4 *quad_of(const unsigned char *bytes) {
+    return (const uint4 *)((u64)bytes & ~15ull);
+}
+
 // The next block of a chunk, 64 bytes, from a multiple of 16 bytes on.
 struct Aligned {
     const uint4 *at;
 
-    __device__ __forceinline__ explicit Aligned(const unsigned char *bytes) : at((const uint4 *)bytes) {}
+    __device__ __forceinline__ explicit Aligned(const unsigned char *bytes) : at(quad_of(bytes)) {}
 
     __device__ __forceinline__ void next(u32 (&m)[16]) {
 #pragma unroll
@@ -106,7 +111,7 @@ struct Unaligned {
     u32 bits;
 
     __device__ __forceinline__ explicit Unaligned(const unsigned char *bytes)
-        : at((const uint4 *)((u64)bytes & ~15ull)), two((u64)bytes & 8), single((u64)bytes & 4),
+        : at(quad_of(bytes)), two((u64)bytes & 8), single((u64)bytes & 4),
           bits(((u32)(u64)bytes & 3) * 8) {
         carried = load(at);
     }
@@ -147,27 +152,26 @@ __device__ __forceinline__ void store(uint4 *at, const u32 (&cv)[8]) {
     at[1] = make_uint4(cv[4], cv[5], cv[6], cv[7]);
 }
 
-// Joins the values `pairs`, in shared memory, until `last` are left. `last` and their number are powers of two. All
-// threads of the block call it.
-__device__ __noinline__ void climb(uint4 *values, u32 parents, u32 last, u32 one) {
-    const u32 i = threadIdx.x;
-#pragma unroll 1
-    for (; parents >= last; parents /= 2) {
-        u32 cv[8];
-        if (i < parents) {
-            u32 m[16];
+// The value of the parent over the two values at `children`.
+__device__ __forceinline__ void parent(u32 (&cv)[8], const uint4 *children, u32 one) {
+    u32 m[16];
 #pragma unroll
-            for (int k = 0; k < 4; k++) {
-                const uint4 x = values[4 * i + k];
-                m[4 * k] = x.x, m[4 * k + 1] = x.y, m[4 * k + 2] = x.z, m[4 * k + 3] = x.w;
-            }
-            start(cv);
-            compress(cv, m, 0, 64, PARENT, one);
-        }
-        __syncthreads();
-        if (i < parents) store(values + 2 * i, cv);
-        __syncthreads();
+    for (int i = 0; i < 4; i++) {
+        const uint4 x = children[i];
+        m[4 * i] = x.x, m[4 * i + 1] = x.y, m[4 * i + 2] = x.z, m[4 * i + 3] = x.w;
     }
+    start(cv);
+    compress(cv, m, 0, 64, PARENT, one);
+}
+
+// Replaces `2 * parents` values in shared memory by `parents`. All threads of the block call it.
+__device__ __forceinline__ void climb(uint4 *values, u32 parents, u32 one) {
+    u32 cv[8];
+    const u32 i = threadIdx.x;
+    if (i < parents) parent(cv, values + 4 * i, one);
+    __syncthreads();
+    if (i < parents) store(values + 2 * i, cv);
+    __syncthreads();
 }
 
 // One thread hashes one chunk, and the block joins its chunks to segments. `chunks` is a multiple of 8.
@@ -182,7 +186,8 @@ segments(const unsigned char *bytes, u64 first_chunk, u64 chunks, uint4 *values,
         store(shared + 2 * threadIdx.x, cv);
     }
     __syncthreads();
-    climb(shared, BLOCK / 2, BLOCK / CHUNKS_A_SEGMENT, one);
+#pragma unroll 1
+    for (u32 parents = BLOCK / 2; parents >= BLOCK / CHUNKS_A_SEGMENT; parents /= 2) climb(shared, parents, one);
     // Two quads a value.
     const u64 quad = (u64)blockIdx.x * (2 * BLOCK / CHUNKS_A_SEGMENT) + threadIdx.x;
     if (threadIdx.x < 2 * BLOCK / CHUNKS_A_SEGMENT && quad < chunks / CHUNKS_A_SEGMENT * 2)
@@ -202,14 +207,12 @@ extern "C" __global__ void __launch_bounds__(BLOCK, BLOCKS_A_PROCESSOR)
 // A block joins the values of 512 segments to that of their region.
 extern "C" __global__ void __launch_bounds__(SEGMENTS_A_REGION / 2)
     regions(const uint4 *segments, uint4 *values, u32 one) {
-    __shared__ uint4 shared[2 * SEGMENTS_A_REGION];
-    const u32 i = threadIdx.x;
-#pragma unroll
-    for (int k = 0; k < 4; k++) {
-        const u32 at = i + k * (SEGMENTS_A_REGION / 2);
-        shared[at] = segments[(u64)blockIdx.x * (2 * SEGMENTS_A_REGION) + at];
-    }
+    __shared__ uint4 shared[SEGMENTS_A_REGION];
+    u32 cv[8];
+    parent(cv, segments + (u64)blockIdx.x * (2 * SEGMENTS_A_REGION) + 4 * threadIdx.x, one);
+    store(shared + 2 * threadIdx.x, cv);
     __syncthreads();
-    climb(shared, SEGMENTS_A_REGION / 2, 1, one);
-    if (i < 2) values[2 * (u64)blockIdx.x + i] = shared[i];
+#pragma unroll 1
+    for (u32 parents = SEGMENTS_A_REGION / 4; parents > 0; parents /= 2) climb(shared, parents, one);
+    if (threadIdx.x < 2) values[2 * (u64)blockIdx.x + threadIdx.x] = shared[threadIdx.x];
 }

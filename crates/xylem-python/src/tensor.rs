@@ -9,7 +9,7 @@ use xylem::{
     VerifyMemoryOptions, VerifySummary,
 };
 
-use crate::errors::{gpu_failure, to_exception};
+use crate::errors::gpu_failure;
 use crate::fetching::{Damage, Verified, peers, seconds, store, summarised, ticket};
 use crate::running::{RunningCall, log};
 
@@ -114,9 +114,7 @@ mod gpu {
         ) -> Result<(), Box<dyn Failure>> {
             // The library asks for places within a file.
             let chunks = level.bytes() / 1_024;
-            self.0
-                .values(offset, count * level.bytes(), first * chunks, level, out)
-                .map_err(failed)
+            self.0.values(offset, count * level.bytes(), first * chunks, level, out).map_err(failed)
         }
     }
 
@@ -189,10 +187,9 @@ pub(crate) fn verify_tensor(
     };
     // A failure of the memory has an exception of its own.
     let running = RunningCall::start(move |stop, mut on_event| {
-        let mut run =
-            |memory: &mut dyn HashedMemory| {
-                xylem::verify_memory(memory, &options, stop, &mut on_event)
-            };
+        let mut run = |memory: &mut dyn HashedMemory| {
+            xylem::verify_memory(memory, &options, stop, &mut on_event)
+        };
         match compare(bytes, &mut run) {
             Err(VerificationError::Memory(why)) if !is_host => Ok(Err(why.to_string())),
             compared => Ok(Ok(compared?)),
