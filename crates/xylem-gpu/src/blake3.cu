@@ -74,9 +74,10 @@ __device__ __forceinline__ void start(u32 (&cv)[8]) {
     cv[4] = 0x510E527Fu, cv[5] = 0x9B05688Cu, cv[6] = 0x1F83D9ABu, cv[7] = 0x5BE0CD19u;
 }
 
+// A thread reads all of its chunk, in order.
 __device__ __forceinline__ uint4 load(const uint4 *at) {
     uint4 x;
-    asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+    asm volatile("ld.global.nc.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
         : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w)
         : "l"(at));
     return x;

@@ -1,7 +1,7 @@
 //! Calls of the driver: all of this crate's `unsafe` code.
 //!
 //! The kernels only read the bytes that they hash and only write to a buffer that is allocated here. They run on the
-//! GPU, whose accesses are checked by its memory management: one to memory that has been freed, or that another process
+//! GPU, and its memory management checks all accesses: one to memory that has been freed, or that another process
 //! owns, ends with an error of the driver. It can't reach memory of this process that is not registered with the driver.
 //! So a wrong address can cause an error or a wrong value here, and no undefined behaviour.
 #![allow(unsafe_code)]
@@ -45,7 +45,7 @@ fn start() -> Result<(), GpuError> {
     static LOOKED: Once = Once::new();
     static FOUND: AtomicBool = AtomicBool::new(false);
     LOOKED.call_once(|| {
-        // SAFETY: this loads the driver's library, whose initialisers may run at any time and on any thread.
+        // SAFETY: this loads the driver's library. Its initialisers may run at any time and on any thread.
         FOUND.store(unsafe { sys::is_culib_present() }, Ordering::Release);
     });
     // cudarc's functions panic without the library.
@@ -158,8 +158,8 @@ impl Drop for GpuKernels {
 /// Bytes in a GPU's memory, which are hashed there.
 ///
 /// It belongs to the thread that made it. The device's primary context becomes that thread's current one. Each call
-/// returns when the GPU has done its work. Nobody should write to the memory or free it meanwhile: the values would have
-/// no meaning.
+/// returns when the GPU has done its work. The caller keeps the memory allocated and unwritten until
+/// then: else the values have no meaning.
 pub struct GpuBytes {
     address: u64,
     len: u64,
@@ -167,7 +167,7 @@ pub struct GpuBytes {
     on_device: Option<OnDevice>,
 }
 
-/// What is open on the device; nothing for no bytes.
+/// Everything that is open on the device.
 struct OnDevice {
     /// Values of a batch's segments, and of its regions.
     segments: GpuMemory,
@@ -193,7 +193,7 @@ fn attribute(address: u64, which: sys::CUpointer_attribute) -> Option<u64> {
     found.result().ok().map(|()| value)
 }
 
-/// The device whose memory these bytes are, if all are.
+/// The device that all these bytes are on; `None` if there is none.
 fn device_of(address: u64, len: u64) -> Option<c_int> {
     use sys::CUpointer_attribute as Attribute;
     let end = address.checked_add(len)?;

@@ -52,7 +52,7 @@ pub enum GpuError {
     /// A call of the driver failed.
     #[error("the NVIDIA driver failed to {task}: {reason}")]
     Driver {
-        /// What was to be done.
+        /// The failed task.
         task: &'static str,
         /// The driver's name and description of the error.
         reason: String,

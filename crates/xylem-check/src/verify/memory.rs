@@ -197,7 +197,7 @@ pub fn verify_memory(
     Ok(check.summary)
 }
 
-/// Whether the memory is all of a file whose size is not known here. Nobody has to be asked then.
+/// Whether the memory is all of a file whose size is not known here. No peer has to be asked then.
 fn is_all(
     store: &Store,
     memory: &mut dyn HashedMemory,
@@ -338,7 +338,7 @@ impl OwnValues<'_> {
         let last = self.geometry.last_segment();
         let (len, size) = (self.geometry.segment_len(last), self.geometry.segment_size().bytes());
         if start < end && end > last.0 && (len < size || last.0 == 0) {
-            // A short segment, or the only one, whose value is a hash.
+            // A short segment, or the only one: its value is a hash.
             let mut bytes = vec![0; len];
             self.read(self.place(last.0), &mut bytes)?;
             self.values.insert(Node::leaf(last), leaf_value(&self.geometry, last, &bytes));
@@ -443,7 +443,7 @@ impl<'a, 'b, 'm> MemoryCheck<'a, 'b, 'm> {
         self.descend(self.file.geometry.root(), NodeValue::from(self.file.root))
     }
 
-    /// Compares what is under `node`, whose value is proven.
+    /// Compares what is under `node`. Its value is proven.
     fn descend(&mut self, node: Node, proven: NodeValue) -> Result<(), VerificationError> {
         if self.check.stop.raised() {
             return Err(VerificationError::Interrupted);
@@ -494,7 +494,7 @@ impl<'a, 'b, 'm> MemoryCheck<'a, 'b, 'm> {
         }
     }
 
-    /// The two nodes below `node` with their values, proven by its value. `None` if nobody has them.
+    /// The two nodes below `node` with their values, proven by its value. `None` if no source has them.
     fn children(
         &mut self,
         node: Node,
