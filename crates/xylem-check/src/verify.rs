@@ -3,6 +3,8 @@
 //! The hash alone shows whether they match. To locate differences, tree nodes are read from this machine's store or, in
 //! a few packets, fetched by a [`Remote`]. They are proven from the ticket's root before they are used.
 
+mod memory;
+
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,8 @@ use xylem_transfer::TransferEvent;
 use xylem_tree::{Geometry, SegmentSize};
 
 use crate::{Keep, Remote, Wanted};
+
+pub use memory::{CopiedMemory, HashedMemory, MemoryPlace, REGION_SEGMENTS, verify_memory};
 
 /// One segment of each tile's span brings the whole tile: 8 segments a node, 256 nodes a tile.
 const SEGMENTS_A_TILE: u64 = 8 * 256;
@@ -190,9 +194,36 @@ pub enum VerificationError {
     /// No source has the directory's listing.
     #[error("the directory's listing is not in the store, and no reachable peer has it")]
     NoListing,
+    /// Bytes in memory are compared with a directory, and no file of it is named.
+    #[error("the ticket names a directory: name the file that the bytes are from")]
+    NoPath,
+    /// The ticket names no such file.
+    #[error("{}: no such file in the publication", .0.display())]
+    NotInside(PathBuf),
+    /// More bytes are compared than the file has from there on.
+    #[error("{size} bytes from byte {offset} on are more than the file's {file_size}")]
+    BeyondFile {
+        /// Where they begin in the file.
+        offset: u64,
+        /// Number of bytes compared.
+        size: u64,
+        /// Number of bytes of the file.
+        file_size: u64,
+    },
+    /// No source has the file's size or nodes of its tree.
+    #[error("the file's hash tree is not in the store, and no reachable peer has it")]
+    NoTree,
+    /// No source has a segment of which the bytes compared are only a part.
+    #[error(
+        "no file here and no reachable peer has the block that the first or last bytes share with others"
+    )]
+    NoContent,
     /// Asked to stop.
     #[error("interrupted; nothing was changed")]
     Interrupted,
+    /// Bytes in memory could not be hashed or read.
+    #[error("{0}")]
+    Memory(Box<dyn Failure>),
     /// An error of fetching ended the run.
     #[error("{0}")]
     Remote(Box<dyn Failure>),
@@ -216,10 +247,12 @@ impl Failure for VerificationError {
             Self::Hash(e) => e.blame(),
             Self::Publish(e) => e.blame(),
             Self::Listed(e) => e.blame(),
-            Self::Kind { .. } => Blame::Usage,
-            Self::NoListing => Blame::Network,
+            Self::Kind { .. } | Self::NoPath | Self::NotInside(_) | Self::BeyondFile { .. } => {
+                Blame::Usage
+            }
+            Self::NoListing | Self::NoTree | Self::NoContent => Blame::Network,
             Self::Interrupted => Blame::Interrupted,
-            Self::Remote(e) => e.blame(),
+            Self::Memory(e) | Self::Remote(e) => e.blame(),
         }
     }
 }

@@ -60,7 +60,7 @@ pub use shaping::LinkOptions;
 pub use share::{
     OneShare, ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, serve_group, share,
 };
-pub use verify::{VerifyOptions, verify};
+pub use verify::{VerifyMemoryOptions, VerifyOptions, verify, verify_memory};
 pub use xylem_app::RegisterError;
 pub use xylem_engine::{
     EngineError, bind_links, look_up_place, offered, resolve, routed, wall_clock,

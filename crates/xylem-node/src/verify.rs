@@ -4,8 +4,8 @@ use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use xylem_base::{Blame, Failure, FileMedium, Stop, canonical_in};
-use xylem_check::verify::{Extras, VerificationError, VerifySummary};
+use xylem_base::{Blame, Failure, FileMedium, Stop, canonical_in, disk};
+use xylem_check::verify::{Extras, HashedMemory, MemoryPlace, VerificationError, VerifySummary};
 use xylem_object::Ticket;
 use xylem_peers::reachable::PeerAddress;
 use xylem_publish::root_of;
@@ -64,6 +64,39 @@ pub fn verify(
         false => None,
     };
     Ok(grown.unwrap_or(compared))
+}
+
+/// How to compare bytes in memory with a ticket.
+#[derive(Clone, Debug)]
+pub struct VerifyMemoryOptions {
+    /// The ticket to compare with.
+    pub ticket: Ticket,
+    /// The file that the bytes are from, and where in it they begin.
+    pub place: MemoryPlace,
+    /// Peers to ask for tree nodes, as in [`crate::GetOptions::from`].
+    pub from: Vec<PeerAddress>,
+    /// Give up on peers after this long.
+    pub give_up: Duration,
+    /// Where outboards are kept.
+    pub store: PathBuf,
+}
+
+/// Compares bytes in some memory with those that a ticket names, where the memory hashes them itself.
+///
+/// # Errors
+/// Those of [`xylem_check::verify::verify_memory`]. Damage is no error: [`VerifySummary::damage`] has ranges of the file.
+pub fn verify_memory(
+    memory: &mut dyn HashedMemory,
+    options: &VerifyMemoryOptions,
+    stop: &Stop,
+    on_event: &mut dyn FnMut(Event),
+) -> Result<VerifySummary, VerificationError> {
+    let VerifyMemoryOptions { ticket, place, from, give_up, store } = options;
+    let store = Store::open(disk(), store)?;
+    let asked = RepairOptions { peers: from.clone(), give_up: *give_up, limit_rate: None };
+    let on_event = RefCell::new(on_event);
+    let mut peers = RemotePeers::new(&asked, None, &on_event);
+    xylem_check::verify::verify_memory(&store, memory, ticket, place, &mut peers, stop)
 }
 
 /// An error of a fetch, as one of the comparison.

@@ -10,6 +10,7 @@ mod classes {
     pyo3::import_exception!(xylem._errors, UnreachableError);
     pyo3::import_exception!(xylem._errors, LocalError);
     pyo3::import_exception!(xylem._errors, StoppedError);
+    pyo3::import_exception!(xylem._errors, GpuError);
 }
 
 /// The exception for an error of the library.
@@ -27,4 +28,9 @@ pub(crate) fn to_exception(error: impl Into<Error>) -> PyErr {
 /// The exception for a read without data from any peer.
 pub(crate) fn read_failure(name: &str, why: &std::io::Error) -> PyErr {
     classes::UnreachableError::new_err(format!("{name}: {why}"))
+}
+
+/// The exception for a GPU that can't be used.
+pub(crate) fn gpu_failure(why: &str) -> PyErr {
+    classes::GpuError::new_err(why.to_owned())
 }

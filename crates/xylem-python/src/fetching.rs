@@ -6,7 +6,7 @@ use std::time::Duration;
 use pyo3::prelude::*;
 use xylem::{
     Error, Event, Existing, Extras, FileMedium, GetOptions, Output, PeerAddress, PeerUri,
-    ResolveError, SaveOptions, Ticket, TicketError, VerifyOptions,
+    ResolveError, SaveOptions, Ticket, TicketError, VerifyOptions, VerifySummary,
 };
 
 use crate::errors::to_exception;
@@ -35,7 +35,7 @@ pub(crate) struct Verified {
 }
 
 /// A damaged place: the path below the directory, the first byte, the byte after the last, and the kind of damage.
-type Damage = (PathBuf, u64, u64, String);
+pub(crate) type Damage = (PathBuf, u64, u64, String);
 
 /// Parses a ticket; the exception explains why it is none.
 pub(crate) fn ticket(text: &str) -> PyResult<Ticket> {
@@ -156,9 +156,14 @@ pub(crate) fn verify(
         Ok(xylem::verify(&options, stop, &mut on_event)?)
     })?;
     let found = running.finish(py, |event| log(py, &event))?;
+    Ok(summarised(found))
+}
+
+/// The result of a comparison for Python: what was compared, and what is damaged.
+pub(crate) fn summarised(found: VerifySummary) -> (Verified, Vec<Damage>) {
     let damage = found.damage.into_iter().map(|d| (d.path, d.start, d.end, d.what.to_string()));
     let extra = found.extra.into_iter().map(|e| (e.path, 0, 0, e.what.to_string()));
     let damage = damage.chain(extra).collect();
     let root = found.root.to_hex().to_string();
-    Ok((Verified { root, bytes: found.bytes, files: found.files }, damage))
+    (Verified { root, bytes: found.bytes, files: found.files }, damage)
 }

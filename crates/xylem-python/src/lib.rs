@@ -12,6 +12,7 @@ mod fetching;
 mod reading;
 mod serving;
 mod syncing;
+mod tensor;
 
 use pyo3::prelude::*;
 
@@ -26,6 +27,8 @@ mod _native {
     use crate::serving::Share;
     #[pymodule_export]
     use crate::syncing::Sync;
+    #[pymodule_export]
+    use crate::tensor::verify_tensor;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)] // Python's name for it

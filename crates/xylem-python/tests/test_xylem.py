@@ -175,7 +175,7 @@ def guide() -> list[str]:
 
 
 def test_the_programs_of_the_guide_work(world: World) -> None:
-    reads, shares, gets, syncs = guide()
+    reads, shares, gets, tensors, syncs = guide()
     (world.at / "results").mkdir()
     (world.at / "results" / "field.npy").write_bytes(noise(200_000, 11))
     home = os.environ | {"HOME": str(world.at / "alice")}
@@ -205,6 +205,12 @@ def test_the_programs_of_the_guide_work(world: World) -> None:
     home = os.environ | {"HOME": str(world.at / "carol")}
     carol = subprocess.run([sys.executable, "-c", program], env=home, cwd=world.at, timeout=60)
     assert carol.returncode == 0
+
+    model = world.file("models/model.safetensors", noise(200_008, 12))
+    program = f"import numpy\nweights, begin = numpy.fromfile({str(model)!r}, '<f4')[2:], 8\n"
+    program += tensors.replace("xylem:model…", world.share(model.parent).ticket)
+    frank = subprocess.run([sys.executable, "-c", program], env=home, cwd=world.at, timeout=60)
+    assert frank.returncode == 0
 
     group = world.at / "group"
     (group / "photos").mkdir(parents=True)

@@ -66,6 +66,7 @@
 //! | read it with DataFusion, Arrow and others | `TicketStore`, with the feature `object-store` | |
 //! | keep a folder in step with others | [`sync()`] with [`SyncOptions`] | `--example sync -- FOLDER [TICKET]` |
 //! | compare files on disk with a ticket | [`verify`] with [`VerifyOptions`] | |
+//! | compare bytes in memory with a ticket | [`verify_memory`] with [`VerifyMemoryOptions`] | [`HashedMemory`] |
 //! | keep versions in an S3 bucket, or fetch into one | `mirror`, `get_into_bucket`, with the feature `s3` | |
 //! | read all files of a store again, and repair them | [`scrub()`] with [`ScrubOptions`], [`RepairOptions`] | |
 //!
@@ -83,7 +84,8 @@ pub use xylem_base::{Blame, Error, Failure, FileMedium, Stop, os_path};
 pub use xylem_check::scrub::{ScrubError, ScrubOptions, ScrubSummary};
 pub use xylem_check::upkeep::close_to_others;
 pub use xylem_check::verify::{
-    Damage, DamageKind, ExtraKind, ExtraPath, Extras, VerificationError, VerifySummary,
+    CopiedMemory, Damage, DamageKind, ExtraKind, ExtraPath, Extras, HashedMemory, MemoryPlace,
+    REGION_SEGMENTS, VerificationError, VerifySummary,
 };
 pub use xylem_files::{Existing, LibraryEvent, Only, Output, SaveOptions, walk::Selection};
 pub use xylem_folder::{
@@ -91,6 +93,7 @@ pub use xylem_folder::{
     RoleSchema, VersionPolicy,
 };
 pub use xylem_hash::Hash;
+pub use xylem_hash::tree::ChainingValue;
 pub use xylem_keys::KeyFileError;
 #[cfg(feature = "s3")]
 pub use xylem_mirror::{
@@ -101,7 +104,8 @@ pub use xylem_node::{
     AnnounceOptions, Event, EvidenceKept, FetchError, GetError, GetOptions, HostLookupError,
     HostPortError, LinkKeyError, LinkOptions, NotDiallable, PeerAddress, PeerUri, PeerUriError,
     Relay, RelayUriError, RepairOptions, ResolveError, ServeOptions, ServerNameError, ShareError,
-    ShareOptions, VerifyOptions, get, look_up_place, resolve, scrub, share, verify,
+    ShareOptions, VerifyMemoryOptions, VerifyOptions, get, look_up_place, resolve, scrub, share,
+    verify, verify_memory,
 };
 pub use xylem_object::listing::EntryKind;
 pub use xylem_object::ticket::Address;

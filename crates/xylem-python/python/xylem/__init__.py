@@ -23,14 +23,17 @@ from ._errors import (
     Damage,
     DamagedError,
     Error,
+    GpuError,
     LocalError,
     StoppedError,
     UnreachableError,
     UsageError,
+    damaged,
 )
 from ._how import lan_may_be_asked, the_store, router_may_be_asked
 from ._native import Fetched, Verified, __version__
 from ._reading import File, Reader, open
+from ._tensor import verify_tensor
 
 __all__ = [
     "Damage",
@@ -38,6 +41,7 @@ __all__ = [
     "Error",
     "Fetched",
     "File",
+    "GpuError",
     "LocalError",
     "Reader",
     "Share",
@@ -52,6 +56,7 @@ __all__ = [
     "share",
     "sync",
     "verify",
+    "verify_tensor",
 ]
 
 
@@ -253,8 +258,5 @@ def verify(
     """
     found, damage = _native.verify(path, ticket, the_store(store), list(peers), timeout, allow_extra)
     if damage:
-        places = "1 place is" if len(damage) == 1 else f"{len(damage)} places are"
-        error = DamagedError(f"{os.fspath(path)}: {places} not what the ticket says")
-        error.damage = tuple(Damage(*place) for place in damage)
-        raise error
+        raise damaged(os.fspath(path), damage)
     return found

@@ -1,5 +1,6 @@
 """Exceptions: one class for each exit status of the command ``xylem``, with its message in one line."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -29,7 +30,7 @@ class DamagedError(Error):
 
     exit_code = 1
     damage: tuple[Damage, ...] = ()
-    """The damaged places, if :func:`xylem.verify` has found them."""
+    """The damaged places, if :func:`xylem.verify` or :func:`xylem.verify_tensor` has found them."""
 
 
 class UsageError(Error, ValueError):
@@ -50,7 +51,20 @@ class LocalError(Error):
     exit_code = 4
 
 
+class GpuError(LocalError):
+    """A GPU can't be used: there is no driver or no GPU, or the driver reports an error."""
+
+
 class StoppedError(Error):
     """Another thread has asked the call to stop."""
 
     exit_code = 130
+
+
+def damaged(what: str, damage: Iterable[tuple[Path, int, int, str]]) -> DamagedError:
+    """Return the error for something that differs at these places."""
+    places = tuple(Damage(*place) for place in damage)
+    count = "1 place is" if len(places) == 1 else f"{len(places)} places are"
+    error = DamagedError(f"{what}: {count} not what the ticket says")
+    error.damage = places
+    return error

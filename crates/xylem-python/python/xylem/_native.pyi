@@ -125,3 +125,13 @@ def verify(
     timeout: float,
     allow_extra: bool,
 ) -> tuple[Verified, list[tuple[Path, int, int, str]]]: ...
+def verify_tensor(
+    view: memoryview | None,
+    gpu: tuple[int, int, bool] | None,
+    ticket: str,
+    path: str | PathLike[str] | None,
+    offset: int,
+    store: str | PathLike[str] | None,
+    peers: list[str],
+    timeout: float,
+) -> tuple[Verified, list[tuple[Path, int, int, str]]]: ...
