@@ -422,7 +422,7 @@ class TicketByDht(CodeByDht):
         time.sleep(5)
 
 
-class RootByDht(TicketByDht):
+class ByRoot(TicketByDht):
     """The same by `get b3:ROOT`, without any ticket."""
 
     name = "xylem get b3:, DHT"
@@ -432,11 +432,31 @@ class RootByDht(TicketByDht):
         self.ticket = "b3:" + event(f"{work}/s.log", "shared", 10)["root"]
 
 
+class TicketByVolunteer(TicketByDht, CodeByVolunteer):
+    """The ticket where no direct way is found, with one volunteer relay somewhere."""
+
+    name = "xylem --public, DHT, a volunteer"
+    deadline = 90
+
+
+class RootByVolunteer(ByRoot, CodeByVolunteer):
+    """The root, in the same way."""
+
+    name = "xylem get b3:, DHT, a volunteer"
+    deadline = 90
+
+
 def tickets(options, pool):
     pairs = [("open", "port-restricted"), ("full cone", "port-restricted"), ("port-restricted", "port-restricted")]
+    relayed = [("symmetric", "symmetric"), ("port-restricted", "symmetric"), ("symmetric", "port-restricted")]
+    if options.pairs:
+        given = [tuple(one.split(":")) for one in options.pairs.split(",")]
+        pairs, relayed = ([pair for pair in of if pair in given] for of in (pairs, relayed))
     print("\n### Tickets and roots by the DHT\n\n| by | sharer | getter | |\n|---|---|---|---|")
     all_rows = []
-    for make, by in (TicketByDht, "ticket"), (RootByDht, "b3:"):
+    parts = [(TicketByDht, "ticket", pairs), (ByRoot, "b3:", pairs)]
+    parts += [(TicketByVolunteer, "ticket, a volunteer", relayed), (RootByVolunteer, "b3:, a volunteer", relayed)]
+    for make, by, pairs in parts:
         for (a, b), rows in run_matrix(options, make, pairs, options.tries, pool).items():
             print(f"| {by} | {a} | {b} | {cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end |")
             if not all(row["exact"] for row in rows):

@@ -7,6 +7,8 @@ use xylem_engine::{EngineError, EngineEvent, Program};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, LinkConfig, StaticKey};
 use xylem_reach::code::{MAX_PUNCHES, PUNCH_LEN};
+use xylem_reach::names::{VOLUNTEER_SHARDS, volunteers_key};
+use xylem_reach::volunteer::{CHOSEN_VOLUNTEERS, VolunteerAnswers, VolunteerReply};
 
 use super::*;
 use crate::discovery::DhtStart;
@@ -25,6 +27,10 @@ struct Lists {
     first: [u8; 20],
     announced: Vec<[u8; 20]>,
     punches: usize,
+    /// Volunteer relays, which answer questions and accept no link.
+    volunteers: Vec<UdpSocket>,
+    /// The volunteers to be reported, each time that there were any.
+    chosen: Vec<Vec<VolunteerRelay>>,
     until: Duration,
 }
 
@@ -39,9 +45,18 @@ impl Lists {
             };
             let key = behind(b"9:info_hash20:").map(|rest| *rest.first_chunk::<20>().unwrap());
             let mut answer = b"d1:rd2:id20:nodenodenodenodenode5:token2:ok".to_vec();
-            if key == Some(self.first) {
-                answer.extend_from_slice(b"6:valuesl6:\x7f\x00\x00\x01");
-                answer.extend(self.getter.local_addr().unwrap().port().to_be_bytes());
+            let is_shard = || (0..VOLUNTEER_SHARDS).any(|n| key == Some(volunteers_key(n)));
+            let listed = match key {
+                _ if key == Some(self.first) => std::slice::from_ref(&self.getter),
+                _ if is_shard() => &self.volunteers,
+                _ => &[],
+            };
+            if !listed.is_empty() {
+                answer.extend_from_slice(b"6:valuesl");
+                for socket in listed {
+                    answer.extend_from_slice(b"6:\x7f\x00\x00\x01");
+                    answer.extend(socket.local_addr().unwrap().port().to_be_bytes());
+                }
                 answer.push(b'e');
             }
             answer.extend_from_slice(b"e1:t4:");
@@ -53,6 +68,15 @@ impl Lists {
         while let Ok((len, _)) = self.getter.recv_from(&mut buffer) {
             assert_eq!(len, PUNCH_LEN);
             self.punches += 1;
+        }
+        for (n, volunteer) in (1_u8..).zip(&self.volunteers) {
+            while let Ok((len, from)) = volunteer.recv_from(&mut buffer) {
+                let mut answers = VolunteerAnswers::new([n; 32], &[n; 32]);
+                let reply = answers.handle_datagram(Duration::ZERO, from, &buffer[..len]);
+                if let VolunteerReply::Answer(answer) = reply {
+                    let _ = volunteer.send_to(&answer, from);
+                }
+            }
         }
     }
 }
@@ -67,6 +91,8 @@ impl Program for Lists {
     fn handle_timeout(&mut self, engine: &mut Engine, _: Duration) -> Result<(), EngineError> {
         self.turn();
         self.listings.handle_timeout(engine);
+        let chosen = self.listings.ask_volunteers(engine, &[]);
+        self.chosen.extend(Some(chosen).filter(|chosen| !chosen.is_empty()));
         Ok(())
     }
 
@@ -79,8 +105,12 @@ impl Program for Lists {
     }
 }
 
-#[test]
-fn a_sharer_is_listed_by_eight_tickets_and_punches_to_a_listed_getter() {
+fn root(n: u8) -> Hash {
+    Hash::from_bytes([n; 32])
+}
+
+/// A sharer without tickets, and the node of the DHT that it knows.
+fn sharer() -> (Engine, TicketListings, UdpSocket, tempfile::TempDir) {
     let endpoint = Endpoint::new(LinkConfig::default(), StaticKey::generate([1; 32]), [1; 32]);
     let seed = ForwarderSeed::from_random([1; 16]);
     let forwarder = Forwarder::new(ForwarderConfig::end_host(), seed);
@@ -89,8 +119,28 @@ fn a_sharer_is_listed_by_eight_tickets_and_punches_to_a_listed_getter() {
     let (node, dir) = (socket(), tempfile::tempdir().unwrap());
     let bootstrap = Some(vec![node.local_addr().unwrap().to_string()]);
     let how = CodeDht::new(DhtStart { bootstrap, ..Default::default() }, dir.path());
-    let mut listings = TicketListings::new(&mut engine, &how).unwrap();
-    let root = |n: u8| Hash::from_bytes([n; 32]);
+    let listings = TicketListings::new(&mut engine, &how).unwrap();
+    (engine, listings, node, dir)
+}
+
+fn lists(listings: TicketListings, node: UdpSocket, volunteers: usize, seconds: u64) -> Lists {
+    let first = RootMeeting::new(&root(0)).getters;
+    Lists {
+        listings,
+        node,
+        getter: socket(),
+        first,
+        announced: Vec::new(),
+        punches: 0,
+        volunteers: (0..volunteers).map(|_| socket()).collect(),
+        chosen: Vec::new(),
+        until: Duration::from_secs(seconds),
+    }
+}
+
+#[test]
+fn a_sharer_is_listed_by_eight_tickets_and_punches_to_a_listed_getter() {
+    let (mut engine, mut listings, node, _dir) = sharer();
     let key = |n| RootMeeting::new(&root(n)).sharers;
     let room: Vec<bool> = (0..10).map(|n| listings.add(&mut engine, &root(n))).collect();
     assert_eq!(room.iter().filter(|has| **has).count(), MAX_LISTED_TICKETS);
@@ -99,10 +149,7 @@ fn a_sharer_is_listed_by_eight_tickets_and_punches_to_a_listed_getter() {
     listings.remove(&mut engine, &root(1));
     listings.remove(&mut engine, &root(2));
     assert!(!listings.add(&mut engine, &root(10)));
-    let first = RootMeeting::new(&root(0)).getters;
-    let (announced, punches, until) = (Vec::new(), 0, Duration::from_secs(4));
-    let getter = socket();
-    let mut lists = Lists { listings, node, getter, first, announced, punches, until };
+    let mut lists = lists(listings, node, 0, 4);
     engine.run(&mut lists, &Stop::default()).unwrap();
     lists.announced.sort();
     lists.announced.dedup();
@@ -111,4 +158,17 @@ fn a_sharer_is_listed_by_eight_tickets_and_punches_to_a_listed_getter() {
     assert_eq!(lists.announced, expected);
     assert!(lists.listings.is_listed());
     assert!((1..=usize::from(MAX_PUNCHES)).contains(&lists.punches), "{}", lists.punches);
+}
+
+/// A holder of the root can list any getter. The sharer registers with three strangers' relays, and with no more after that.
+#[test]
+fn each_ticket_gets_three_volunteers_and_no_more() {
+    let (mut engine, mut listings, node, _dir) = sharer();
+    listings.add(&mut engine, &root(0));
+    // This one has no getter.
+    listings.add(&mut engine, &root(1));
+    let mut lists = lists(listings, node, 6, 10);
+    engine.run(&mut lists, &Stop::default()).unwrap();
+    let chosen: Vec<usize> = lists.chosen.iter().map(Vec::len).collect();
+    assert_eq!(chosen, [CHOSEN_VOLUNTEERS]);
 }

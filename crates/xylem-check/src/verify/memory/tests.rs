@@ -67,7 +67,9 @@ impl Remote for Peer {
         Ok(None)
     }
 
-    fn leave(&mut self, _: bool) {}
+    fn leave(&mut self) {}
+
+    fn give_up_source(&mut self) {}
 
     fn misbehaved(&self) -> bool {
         false
