@@ -25,8 +25,8 @@ pub const MAX_BOOTSTRAP: usize = 64;
 const MAX_IN_PROGRESS: usize = 256;
 /// Most events that wait for [`DhtClient::poll_event`]; beyond that, no lookup is begun.
 const MAX_EVENTS: usize = 1_024;
-/// Most targets with nodes that are remembered for polls.
-const MAX_TARGETS: usize = 16;
+/// Most targets with nodes that are remembered for polls: two for each of eight tickets, and one of volunteers.
+const MAX_TARGETS: usize = 17;
 /// Most nodes remembered of one target: twelve of each family.
 const TARGET_NODES: usize = 24;
 /// Nodes asked by one poll.

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use xylem_forward::FaceId;
-use xylem_link::{CloseReason, LinkId, PeerKey};
+use xylem_link::{CloseReason, LinkId, PeerKey, purpose};
 use xylem_mgmt::{FaceUri, Persistency};
 use xylem_peers::reachable::PeerAddress;
 
@@ -113,7 +113,8 @@ impl Engine {
             Transport::Link(link) => self.net.endpoint.link(link),
             _ => None,
         });
-        link.is_some_and(|link| link.has_streams())
+        // The engine's own streams, to a peer that introduces, are opened again.
+        link.is_some_and(|link| link.stream_purposes().any(|purpose| purpose != purpose::REACH))
     }
 
     /// Dials a dialled peer anew that does not answer pings: permanent faces at once, others with a second link beside

@@ -261,11 +261,10 @@ impl Link {
         self.liveness.is_silent(now)
     }
 
-    /// Returns whether a stream is open on this link. Streams end with their link: another link to the same peer cannot
-    /// carry them on.
-    #[must_use]
-    pub fn has_streams(&self) -> bool {
-        self.streams.begun().is_some_and(Streams::has_any)
+    /// Returns the purposes of the streams that are open on this link. Streams end with their link: another link to the same
+    /// peer cannot carry them on.
+    pub fn stream_purposes(&self) -> impl Iterator<Item = u16> {
+        self.streams.begun().into_iter().flat_map(Streams::purposes)
     }
 
     /// A datagram of frames that no honest sender writes.

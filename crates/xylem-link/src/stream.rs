@@ -223,9 +223,9 @@ impl Streams {
         self.sent + self.received
     }
 
-    /// Whether any stream is open, of either end.
-    pub(crate) fn has_any(&self) -> bool {
-        !self.table.is_empty()
+    /// The purposes of the open streams, of either end.
+    pub(crate) fn purposes(&self) -> impl Iterator<Item = u16> {
+        self.table.values().filter(|stream| !stream.refused).filter_map(|stream| stream.purpose)
     }
 
     fn is_ours(&self, id: u32) -> bool {

@@ -204,9 +204,9 @@ impl Dialler {
         }
     }
 
-    /// Whether all of the sharer's relays report it absent.
+    /// Whether all of the sharer's relays report it absent. Volunteers are none of these: it may not have registered there yet.
     pub(crate) fn sharer_is_absent(&self) -> bool {
-        let mut relayed = self.named.iter().filter(|peer| peer.is_relayed()).peekable();
+        let mut relayed = self.named.iter().filter(|peer| peer.is_by_named_relay()).peekable();
         relayed.peek().is_some() && relayed.all(NamedPeer::is_absent)
     }
 
@@ -275,31 +275,33 @@ impl Dialler {
         self.dial_like_named(engine, found);
         if !volunteers.is_empty() {
             on_event(Event::Volunteers { relays: volunteers.iter().map(as_relay).collect() });
-            let uses: Vec<RelayUse> = volunteers.iter().map(used).collect();
-            let peers = uses.iter().filter_map(|uses| reaching::through(uses, key, sharers));
-            let peers = peers.collect();
-            for uses in uses {
-                if let Err(why) = engine.use_relay(uses) {
-                    tracing::debug!(%why, "cannot use a volunteer relay");
-                }
+        }
+        for uses in volunteers.iter().map(used) {
+            let peer = reaching::through(&uses, key, sharers);
+            if let Err(why) = engine.use_relay(uses) {
+                tracing::debug!(%why, "cannot use a volunteer relay");
             }
-            self.dial_like_named(engine, peers);
+            let is_new = |peer: &PeerAddress| self.named.iter().all(|it| it.address() != peer);
+            if let Some(peer) = peer.filter(is_new) {
+                self.dial_named(engine, NamedPeer::by_volunteer(peer));
+            }
         }
         is_new
     }
 
     fn dial_like_named(&mut self, engine: &mut Engine, found: Vec<PeerAddress>) {
         for peer in found {
-            let is_same = |known: &PeerAddress| match peer.link_address() {
-                Some(at) => known.link_address() == Some(at),
-                None => *known == peer,
-            };
-            if !self.named.iter().any(|known| is_same(known.address())) {
+            let at = peer.link_address();
+            if self.named.iter().all(|known| known.address().link_address() != at) {
                 let must_vouch = peer.link_key().is_none();
-                self.named.push(NamedPeer::new(peer, must_vouch));
-                self.dial_one(engine, self.named.len() - 1);
+                self.dial_named(engine, NamedPeer::new(peer, must_vouch));
             }
         }
+    }
+
+    fn dial_named(&mut self, engine: &mut Engine, peer: NamedPeer) {
+        self.named.push(peer);
+        self.dial_one(engine, self.named.len() - 1);
     }
 
     /// Dials a peer that another reported. Returns how many of its addresses are tried.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
 use xylem_engine::{Engine, Meeting, RelayNotice};
 use xylem_hash::Hash;
-use xylem_object::Ticket;
+use xylem_object::{PublisherId, Ticket};
 use xylem_object::ticket::Address;
 use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, CodeRole, PunchWay};
@@ -20,7 +20,7 @@ use crate::discovery::VolunteerUse;
 use crate::meeting::{CodeDht, DhtEntry, bind_both_families};
 use crate::volunteers::{PUNCHED, VolunteerMeeting, register};
 
-/// Most tickets by which a sharer is listed: the DHT's client remembers the nodes of 16 keys, two for each.
+/// Most tickets by which a sharer is listed: the DHT's client remembers the nodes of 17 keys, two for each.
 pub(crate) const MAX_LISTED_TICKETS: usize = 8;
 /// Interval of announcements. Nodes forget peers that do not repeat them.
 const ANNOUNCE_EVERY: Duration = Duration::from_secs(20 * 60);
@@ -32,8 +32,15 @@ const BUSY: Duration = Duration::from_secs(1);
 const POLL: Duration = Duration::from_secs(28);
 /// Interval at which the nodes that are polled are looked up anew.
 const SEEK_EVERY: Duration = Duration::from_secs(3_600);
-/// Interval at which punching begins anew: an address gets its few datagrams again.
+/// Interval at which punching begins anew: an address gets its few datagrams again. Volunteers are looked for again then.
 const PUNCH_ANEW: Duration = Duration::from_secs(600);
+/// Pause before volunteers are looked for again when another getter is listed.
+const LOOK_SOON: Duration = Duration::from_secs(10);
+/// Time without a getter that needs a volunteer after which the registrations with volunteers end. Nodes of the DHT list a
+/// getter for about half an hour.
+const UNUSED: Duration = Duration::from_secs(3_600);
+/// Most volunteers with which a sharer is registered, for all its tickets.
+const MAX_VOLUNTEERS: usize = 24;
 
 fn punching(role: CodeRole, meeting: &RootMeeting, near: bool) -> Option<CodePunching> {
     // Without randomness no link works either.
@@ -55,9 +62,11 @@ struct TicketListing {
     seeks: Vec<LookupId>,
     seek_at: Duration,
     poll_at: Duration,
-    /// Whether volunteers were looked for since punching began anew.
-    has_looked: bool,
-    /// Volunteer relays at which the sharer is registered for getters of this ticket.
+    /// When volunteers may be looked for, if a getter needs one.
+    volunteers_at: Duration,
+    /// When a getter was listed last to which no way was proven.
+    needed: Option<Duration>,
+    /// Those of the volunteers in use that getters of this ticket find.
     volunteers: Vec<[u8; 32]>,
 }
 
@@ -74,7 +83,8 @@ impl TicketListing {
             seeks: Vec::new(),
             seek_at: now,
             poll_at: now,
-            has_looked: false,
+            volunteers_at: now,
+            needed: None,
             volunteers: Vec::new(),
         }
     }
@@ -121,7 +131,10 @@ pub(crate) struct TicketListings {
     uses: VolunteerUse,
     /// The search for volunteers at which getters of one ticket find this end. One goes on at a time.
     search: Option<(RootMeeting, VolunteerMeeting)>,
-    /// The volunteers in use, and whether each has registered this end.
+    /// Place of the listing after the last one for which volunteers were looked for.
+    next_search: usize,
+    /// The volunteers with which this end has registered for getters, and whether each is known to have registered it. A
+    /// relay that is in use for something else is none of these.
     volunteers: HashMap<[u8; 32], bool>,
 }
 
@@ -136,6 +149,7 @@ impl TicketListings {
             anew_at,
             uses: how.start.volunteers,
             search: None,
+            next_search: 0,
             volunteers: HashMap::new(),
         })
     }
@@ -183,12 +197,24 @@ impl TicketListings {
         if self.search.as_ref().is_some_and(|(of, _)| *of == ended.meeting) {
             self.end_search(engine);
         }
-        for key in &ended.volunteers {
-            if !self.listings.iter().any(|it| it.volunteers.contains(key)) {
-                engine.leave_relay(key);
-                self.volunteers.remove(key);
-            }
+        self.leave_needless(engine);
+    }
+
+    /// Ends the registrations with volunteers that no ticket needs.
+    fn leave_needless(&mut self, engine: &mut Engine) {
+        let Self { listings, volunteers, .. } = self;
+        let needless =
+            |key: &[u8; 32], _: &mut bool| !listings.iter().any(|it| it.volunteers.contains(key));
+        volunteers.extract_if(needless).for_each(|(key, _)| engine.leave_relay(&key));
+    }
+
+    /// The same for tickets for which no getter has needed one for long, if no peer comes through a relay.
+    fn leave_unused(&mut self, engine: &mut Engine, now: Duration) {
+        let is_over = |it: &TicketListing| it.needed.is_none_or(|at| now >= at + UNUSED);
+        for listing in self.listings.iter_mut().filter(|it| is_over(it)) {
+            listing.volunteers.clear();
         }
+        self.leave_needless(engine);
     }
 
     fn end_search(&mut self, engine: &mut Engine) {
@@ -198,42 +224,69 @@ impl TicketListings {
     }
 
     /// Registers with volunteers where a getter is listed to which no direct way is found, by `names` and by the root.
-    /// Returns them, to be reported.
+    /// `is_relayed`: whether a peer comes through a relay now. Returns the volunteers that are new, to be reported.
     pub(crate) fn ask_volunteers(
         &mut self,
         engine: &mut Engine,
         names: &[VouchedName],
+        is_relayed: bool,
     ) -> Vec<VolunteerRelay> {
         let now = engine.now();
         if self.uses == VolunteerUse::Never {
             return Vec::new();
         }
-        if self.search.is_none() {
-            let lacks = |it: &TicketListing| it.volunteers.is_empty() && !it.has_looked;
-            let place = (0..self.listings.len().min(MAX_LISTED_TICKETS)).find(|place| {
-                lacks(&self.listings[*place])
-                    && no_way_to_a_getter(engine, *place).is_some_and(|at| at <= now)
-            });
-            let Some(listing) = place.map(|place| &mut self.listings[place]) else {
-                return Vec::new();
-            };
-            listing.has_looked = true;
-            let choice = VolunteerChoice::of_root(&listing.root);
-            self.search = Some((listing.meeting, VolunteerMeeting::new(choice, &self.entry)));
+        if !self.volunteers.is_empty() && !is_relayed {
+            self.leave_unused(engine, now);
+        }
+        if self.search.is_none() && !self.begin_search(engine, now) {
+            return Vec::new();
         }
         let Some((of, search)) = &mut self.search else { return Vec::new() };
-        let found = search.poll(engine, &self.entry, Some(now));
+        let mut found = search.poll(engine, &self.entry, Some(now));
         let listing = self.listings.iter_mut().find(|it| it.meeting == *of);
         if let Some(listing) = listing.filter(|_| !found.is_empty()) {
+            let room = MAX_VOLUNTEERS.saturating_sub(self.volunteers.len());
+            let mut left = room;
+            found.retain(|it| {
+                let is_known = self.volunteers.contains_key(&it.key);
+                let has_place = is_known || left > 0;
+                left -= usize::from(!is_known && has_place);
+                has_place
+            });
             let new = register(engine, &found, names, &sharers_publisher(&listing.root));
-            // One that is in use already knows this end by its key.
-            listing.volunteers = found.iter().map(|volunteer| volunteer.key).collect();
-            self.volunteers.extend(new.into_iter().map(|key| (key, false)));
+            self.volunteers.extend(new.iter().map(|key| (*key, false)));
+            let keys = found.iter().map(|volunteer| volunteer.key);
+            listing.volunteers = keys.filter(|key| self.volunteers.contains_key(key)).collect();
+            found.retain(|volunteer| new.contains(&volunteer.key));
         }
         if search.is_over(now) {
             self.end_search(engine);
+            self.leave_needless(engine);
         }
         found
+    }
+
+    /// Begins a search for the next ticket that needs one: a getter is listed, and punching to it has had its time.
+    fn begin_search(&mut self, engine: &mut Engine, now: Duration) -> bool {
+        let listed = self.listings.len().min(MAX_LISTED_TICKETS);
+        for place in (0..listed).map(|place| (self.next_search + place) % listed) {
+            let since = engine.punching(Meeting::Tickets, place);
+            let since = since.and_then(|it| it.unproven_host_since());
+            if since.is_none_or(|since| now < since + PUNCHED) {
+                continue;
+            }
+            let listing = &mut self.listings[place];
+            listing.needed = Some(now);
+            if now < listing.volunteers_at {
+                continue;
+            }
+            listing.volunteers_at = now + PUNCH_ANEW;
+            self.next_search = place + 1;
+            let choice = VolunteerChoice::of_root(&listing.root);
+            self.search = Some((listing.meeting, VolunteerMeeting::new(choice, &self.entry)));
+            return true;
+        }
+        false
     }
 
     /// Handles the report of a relay. Returns whether it is a volunteer's, which concerns nothing else.
@@ -246,20 +299,20 @@ impl TicketListings {
         let Some(is_registered) = self.volunteers.get_mut(relay) else { return false };
         match what {
             RelayNotice::Registered { .. } => *is_registered = true,
-            // One that has served may be restarting.
-            RelayNotice::Failed { .. } if !*is_registered => {
+            // One that has served may be restarting, and is dialled once more.
+            RelayNotice::Failed { .. } if std::mem::take(is_registered) => {}
+            RelayNotice::Failed { .. } => {
                 engine.leave_relay(relay);
                 self.volunteers.remove(relay);
                 self.listings.iter_mut().for_each(|it| it.volunteers.retain(|key| key != relay));
             }
-            RelayNotice::Failed { .. } | RelayNotice::Observed { .. } => {}
+            RelayNotice::Observed { .. } => {}
         }
         true
     }
 
     fn punch_anew(&mut self, engine: &mut Engine) {
         self.anew_at = engine.now() + PUNCH_ANEW;
-        self.listings.iter_mut().for_each(|it| it.has_looked = false);
         let near = self.entry.is_near();
         let all = self.listings.iter().take(MAX_LISTED_TICKETS);
         let all = all.filter_map(|it| punching(CodeRole::Offerer, &it.meeting, near));
@@ -287,7 +340,10 @@ impl TicketListings {
                 DhtEvent::Peers(id, peers) => {
                     let place = self.listings.iter().position(|it| it.seeks.contains(&id));
                     if let Some(place) = place {
-                        self.entry.punch_to(engine, place, &peers);
+                        let is_new = self.entry.punch_to(engine, place, &peers);
+                        let at = &mut self.listings[place].volunteers_at;
+                        // Another getter, for which there may be volunteers by now.
+                        *at = if is_new { (*at).min(now + LOOK_SOON) } else { *at };
                     }
                 }
                 DhtEvent::Done(id, end) => {
@@ -335,12 +391,6 @@ impl TicketListings {
     }
 }
 
-/// When volunteers are looked for, for getters of the ticket in this place: a getter is listed, and punching to it has had its
-/// time. `None` if there is none.
-fn no_way_to_a_getter(engine: &mut Engine, place: usize) -> Option<Duration> {
-    Some(engine.punching(Meeting::Tickets, place)?.unproven_host_since()? + PUNCHED)
-}
-
 /// Time without any peer before the DHT is asked: a relay that was restarted has its clients back by then, and a
 /// good ticket costs no datagram.
 const ASK_AFTER: Duration = Duration::from_secs(3);
@@ -353,9 +403,11 @@ const ANSWERED: Duration = Duration::from_secs(40);
 const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Time until a getter looks for volunteers after a sharer is listed, if this side's NAT gives each destination another port.
 const NO_WAY: Duration = Duration::from_secs(4);
-/// The same for other NATs: the sharer's next poll, [`POLL`] later at most, may open the direct way. The rest of that is for the
-/// lookup, and to stay within the 30 s that a getter waits.
-const NO_WAY_YET: Duration = Duration::from_secs(20);
+/// The same for other NATs: the sharer's next poll, [`POLL`] later at most, may open the direct way. A getter that waits for 20 s
+/// or more finds volunteers in time, and then waits anew.
+const NO_WAY_YET: Duration = Duration::from_secs(12);
+/// Pause before volunteers are looked for again.
+const VOLUNTEERS_AGAIN: Duration = Duration::from_secs(120);
 /// Time for a sharer to be found through a volunteer.
 const RELAYED: Duration = Duration::from_secs(40);
 const MOST_PAUSE: Duration = Duration::from_secs(60);
@@ -365,10 +417,16 @@ pub(crate) struct TicketSearch {
     entry: DhtEntry,
     root: Hash,
     meeting: RootMeeting,
+    /// The publisher that vouches for the key, if the ticket or the name tells it.
+    publisher: Option<PublisherId>,
     /// Looks for volunteers, unless that is turned off.
     volunteers: Option<VolunteerMeeting>,
-    /// When volunteers were found.
+    /// When the first address was listed.
+    listed: Option<Duration>,
+    /// When volunteers were found last.
     relayed: Option<Duration>,
+    /// When the next search for volunteers may begin.
+    volunteers_at: Duration,
     /// The ticket's link key, if it has one.
     key: Option<[u8; 32]>,
     /// When it asks, and whether it does.
@@ -395,13 +453,18 @@ impl TicketSearch {
         };
         let is_here = ticket.relays.is_empty() && ticket.addresses.iter().all(is_own);
         (entry.is_near() || !is_here)
-            .then(|| Self::with(entry, engine, &ticket.root, ticket.link_key, how))
+            .then(|| Self::with(entry, engine, &ticket.root, ticket.link_key, Some(ticket.publisher), how))
     }
 
     /// For content of which nothing is known but its root. The first peer that answers has to show that it has it.
-    pub(crate) fn of_root(engine: &mut Engine, root: &Hash, how: &CodeDht) -> Self {
+    pub(crate) fn of_root(
+        engine: &mut Engine,
+        root: &Hash,
+        publisher: Option<PublisherId>,
+        how: &CodeDht,
+    ) -> Self {
         let entry = DhtEntry::new(engine, Meeting::Tickets, how);
-        Self::with(entry, engine, root, None, how)
+        Self::with(entry, engine, root, None, publisher, how)
     }
 
     fn with(
@@ -409,6 +472,7 @@ impl TicketSearch {
         engine: &Engine,
         root: &Hash,
         key: Option<[u8; 32]>,
+        publisher: Option<PublisherId>,
         how: &CodeDht,
     ) -> Self {
         let asks_at = engine.now() + ASK_AFTER;
@@ -419,8 +483,11 @@ impl TicketSearch {
             entry,
             root: *root,
             meeting: RootMeeting::new(root),
+            publisher,
             volunteers,
+            listed: None,
             relayed: None,
+            volunteers_at: asks_at,
             key,
             asks_at,
             asks: false,
@@ -463,6 +530,7 @@ impl TicketSearch {
                 DhtEvent::Peers(id, peers) if self.looking == Some(id) => {
                     let fresh = self.entry.punch_to(engine, 0, &peers);
                     self.found = fresh.then_some(now).or(self.found);
+                    self.listed = self.listed.or(self.found);
                 }
                 DhtEvent::Done(id, _) if self.looking == Some(id) => {
                     self.looking = None;
@@ -506,22 +574,32 @@ impl TicketSearch {
 
     /// Volunteers through which to ask for the sharer now: no direct way to it is found. They are returned once.
     pub(crate) fn poll_volunteers(&mut self, engine: &mut Engine) -> Vec<VolunteerRelay> {
+        let now = engine.now();
         let Some(volunteers) = self.volunteers.as_mut().filter(|_| self.asks) else {
             return Vec::new();
         };
+        if volunteers.is_over(now) && now >= self.volunteers_at {
+            // The sharer may have come back meanwhile, at others.
+            *volunteers = VolunteerMeeting::new(VolunteerChoice::of_root(&self.root), &self.entry);
+        }
+        // A way that is proven may lead to a liar, or to another sharer. This search ends when a peer is up.
         let is_symmetric = self.entry.is_symmetric(engine) == Some(true);
-        let since = engine.punching(Meeting::Tickets, 0).and_then(|it| it.unproven_since());
-        let begins = since.map(|since| since + if is_symmetric { NO_WAY } else { NO_WAY_YET });
+        let wait = if is_symmetric { NO_WAY } else { NO_WAY_YET };
+        let begins = self.listed.map(|listed| (listed + wait).max(self.volunteers_at));
         let found = volunteers.poll(engine, &self.entry, begins);
+        if volunteers.is_over(now) {
+            self.volunteers_at = self.volunteers_at.max(now + VOLUNTEERS_AGAIN);
+        }
         if !found.is_empty() {
-            self.relayed = Some(engine.now());
+            self.relayed = Some(now);
         }
         found
     }
 
-    /// What to ask volunteers for: sharers of this content, if no key is known.
+    /// What to ask volunteers for, if no key is known: what the publisher vouches for, or any sharer of this content.
     pub(crate) fn sharers(&self) -> ConnectTarget {
-        ConnectTarget::Publisher(sharers_publisher(&self.root).public())
+        let any = || sharers_publisher(&self.root).public();
+        ConnectTarget::Publisher(self.publisher.unwrap_or_else(any))
     }
 
     /// The ticket's link key, if it has one.

@@ -25,8 +25,10 @@ const LOOKED: Duration = Duration::from_secs(2);
 /// Pause before volunteers are looked up again, and how often they are.
 const LOOK_AGAIN: Duration = Duration::from_secs(3);
 const MAX_LOOKS: u8 = 4;
-/// Pause before a volunteer is asked again at which the offerer is not registered yet.
+/// Pause before a volunteer is asked again at which the other side is not registered yet.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
+/// Most dials through one volunteer: 30 s of them, if each is refused at once.
+const MAX_DIALS: usize = 60;
 /// Time that a volunteer has before the next one is tried as well; [`STALLED`]: time for an exchange through it.
 const TURN: Duration = Duration::from_millis(1_500);
 const STALLED: Duration = Duration::from_secs(4);
@@ -222,11 +224,19 @@ impl VolunteerDials {
         self.volunteers = volunteers;
     }
 
+    /// Whether there are volunteers to dial through.
+    pub(crate) fn has_begun(&self) -> bool {
+        !self.volunteers.is_empty()
+    }
+
     /// Dials what is due. Returns the new faces, and the peer of each.
     pub(crate) fn poll(&mut self, engine: &mut Engine) -> Vec<(FaceId, PeerAddress)> {
         let (now, mut dialled) = (engine.now(), Vec::new());
         for place in 0..self.volunteers.len() {
             if self.next[place].take_if(|at| *at <= now).is_none() {
+                continue;
+            }
+            if self.dials[place] >= MAX_DIALS {
                 continue;
             }
             let volunteer = &self.volunteers[place];
@@ -269,7 +279,7 @@ impl VolunteerDials {
         all.map(|(face, _)| *face).collect()
     }
 
-    /// The relays for what the code leads to: first the one through which this peer is reached, then the others. None if it
+    /// The relays for the fetch that follows: first the one through which this peer is reached, then the others. None if it
     /// is reached through none.
     pub(crate) fn relays_of(&self, peer: &PeerAddress) -> Vec<Relay> {
         let PeerAddress::Relayed { relay, .. } = peer else { return Vec::new() };

@@ -54,10 +54,6 @@ pub enum FolderStep {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberStanding {
-    /// It has not been determined yet.
-    #[default]
-    #[serde(rename = "")]
-    Unknown,
     /// It has founded the group.
     Founder,
     /// It may write.
@@ -68,6 +64,10 @@ pub enum MemberStanding {
     None,
     /// For another member: the founder has removed it.
     Removed,
+    /// It has not been determined yet, or another version has written a word that this one does not know.
+    #[default]
+    #[serde(rename = "", other)]
+    Unknown,
 }
 
 /// The status of a folder, for `sync DIR --status`, `sync --list` and `xylem ui`. The process that keeps the folder in

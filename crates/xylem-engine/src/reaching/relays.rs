@@ -11,7 +11,7 @@ use std::time::Duration;
 use xylem_forward::FaceId;
 use xylem_link::{BASE_DATAGRAM, PeerKey};
 use xylem_peers::reachable::PeerAddress;
-use xylem_reach::relay::{ConnectTarget, HEADER};
+use xylem_reach::relay::{ConnectTarget, HEADER, VouchedName};
 use xylem_sockets::CarrierDial;
 
 use super::state::{CircuitState, MAX_RELAYS, RelayLinkState, RelayNotice, RelayUse, UsedRelay};
@@ -21,6 +21,10 @@ use crate::{Engine, FaceEnd};
 
 /// Time between two dials of one relay.
 const BETWEEN: Duration = Duration::from_millis(50);
+/// Pause before a relay is dialled anew whose link is still in use.
+const BUSY: Duration = Duration::from_millis(500);
+/// Most addresses of each kind that a relay may get.
+const MAX_RELAY_ADDRESSES: usize = 8;
 /// How long UDP may be silent before TCP is tried too.
 const UDP_FIRST: Duration = Duration::from_millis(700);
 /// Datagram size that UDP has to carry to be a way to a relay, in bytes: the smallest datagrams that a link fills, with
@@ -37,14 +41,16 @@ fn room(relay: SocketAddr) -> RangeInclusive<usize> {
 }
 
 impl Engine {
-    /// Uses a relay. One that is in use already gets no second registration. Returns whether it is a new one.
+    /// Uses a relay. One that is in use already gets no second registration; it gets the further addresses, and the further
+    /// names if it is to listen. Returns whether it is a new one, or one that was left or used for dials alone and is to listen
+    /// now.
     ///
     /// # Errors
     /// Too many relays, or a system without randomness.
     pub fn use_relay(&mut self, uses: RelayUse) -> io::Result<bool> {
         let reaching = &self.net.reaching;
-        if reaching.relays.iter().any(|relay| relay.uses.key == uses.key) {
-            return Ok(false);
+        if let Some(i) = reaching.relays.iter().position(|relay| relay.uses.key == uses.key) {
+            return Ok(self.use_relay_more(i, uses));
         }
         if reaching.relays.len() >= MAX_RELAYS || uses.udp.len() + uses.tcp.len() == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -57,6 +63,36 @@ impl Engine {
             self.dial_relay(self.net.reaching.relays.len() - 1);
         }
         Ok(true)
+    }
+
+    fn use_relay_more(&mut self, i: usize, uses: RelayUse) -> bool {
+        let now = self.now();
+        let relay = &mut self.net.reaching.relays[i];
+        let RelayUse { udp, tcp, listens, names, .. } = uses;
+        let known = &mut relay.uses;
+        for at in udp {
+            if known.udp.len() < MAX_RELAY_ADDRESSES && !known.udp.contains(&at) {
+                known.udp.push(at);
+            }
+        }
+        for way in tcp {
+            if known.tcp.len() < MAX_RELAY_ADDRESSES && !known.tcp.contains(&way) {
+                known.tcp.push(way);
+            }
+        }
+        if !listens {
+            return false;
+        }
+        let begins = !std::mem::replace(&mut known.listens, true);
+        let of_more = |name: &VouchedName| known.names.iter().all(|it| it.publisher != name.publisher);
+        let more: Vec<VouchedName> = names.into_iter().filter(of_more).collect();
+        if begins || !more.is_empty() {
+            known.names.extend(more);
+            relay.client.listen_as(known.names.clone());
+            // The request goes over a link of its own.
+            relay.again = Some(now);
+        }
+        begins
     }
 
     /// Ends the registration with a relay, and dials it no more for its own sake. Peers that were dialled through it stay.
@@ -153,7 +189,11 @@ impl Engine {
             let relay = &mut self.net.reaching.relays[i];
             relay.client.handle_timeout(now);
             if relay.again.is_some_and(|at| at <= now) {
-                self.dial_relay(i);
+                match relay.stage {
+                    RelayLinkState::Resting => self.dial_relay(i),
+                    // This link has its request already. Over UDP it ends soon; over TCP it stays, without the further names.
+                    _ => relay.again = relay.is_over_udp().then_some(now + BUSY),
+                }
             }
             if self.net.reaching.relays[i].asks_again.is_some_and(|at| at <= now) {
                 self.request_lost_circuits(i);

@@ -159,6 +159,8 @@ impl Engine {
     fn relay_event(&mut self, i: usize, event: RelayEvent) {
         let relay = &mut self.net.reaching.relays[i];
         match event {
+            // It was left meanwhile, and is told so.
+            RelayEvent::Registered { .. } if relay.client.leaves() => {}
             RelayEvent::Registered { code } => {
                 if let RelayLinkState::Talking { registered, .. } = &mut relay.stage {
                     *registered = true;

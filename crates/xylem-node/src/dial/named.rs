@@ -17,6 +17,8 @@ pub(super) struct NamedPeer {
     address: PeerAddress,
     /// Whether the publisher has to vouch for its key.
     must_vouch: bool,
+    /// Whether it is dialled through a volunteer relay, at which the sharer may not be registered yet.
+    by_volunteer: bool,
     /// When it was dialled first.
     begun: Option<Duration>,
     /// Since when its relay has reported it absent. `None`: its latest failure was another.
@@ -27,7 +29,14 @@ pub(super) struct NamedPeer {
 
 impl NamedPeer {
     pub(super) fn new(address: PeerAddress, must_vouch: bool) -> Self {
-        Self { address, must_vouch, begun: None, absent_since: None, failure: None }
+        let (begun, absent_since, failure) = (None, None, None);
+        Self { address, must_vouch, by_volunteer: false, begun, absent_since, failure }
+    }
+
+    /// The peer of a ticket, dialled through a volunteer relay.
+    pub(super) fn by_volunteer(address: PeerAddress) -> Self {
+        let must_vouch = address.link_key().is_none();
+        Self { by_volunteer: true, ..Self::new(address, must_vouch) }
     }
 
     pub(super) fn address(&self) -> &PeerAddress {
@@ -37,6 +46,11 @@ impl NamedPeer {
     /// Whether it is dialled through a relay.
     pub(super) fn is_relayed(&self) -> bool {
         matches!(self.address, PeerAddress::Relayed { .. })
+    }
+
+    /// Whether it is dialled through a relay that the ticket or the user names.
+    pub(super) fn is_by_named_relay(&self) -> bool {
+        self.is_relayed() && !self.by_volunteer
     }
 
     /// Whether it has to show that the publisher vouches for its key.

@@ -36,6 +36,8 @@ const MAX_AT_ONCE: usize = 8;
 const MAX_DIALLED: usize = 64;
 /// A peer that has not answered a dial or a question after this long makes room for another.
 const PATIENCE: Duration = Duration::from_secs(4);
+/// The same for one that is dialled through a volunteer: first the relay is.
+const RELAY_PATIENCE: Duration = Duration::from_secs(8);
 /// Interval at which a question to a peer is repeated, in case of a lost packet. [`AGAIN`]: pause before the next query
 /// of the DHT.
 const REPEAT: Duration = Duration::from_secs(1);
@@ -188,7 +190,11 @@ impl PublicSearch<'_> {
             && !self.known.is_empty()
             && let (Some(root), Some(how)) = (&self.root, &self.options.punch)
         {
-            self.punching = Some(TicketSearch::of_root(engine, root, how));
+            let publisher = match &self.options.wanted {
+                PublicTarget::Name(publisher, _) => Some(*publisher),
+                PublicTarget::Root(_) => None,
+            };
+            self.punching = Some(TicketSearch::of_root(engine, root, publisher, how));
         }
         let Some(punching) = self.punching.as_mut().filter(|_| self.found.is_none()) else {
             return;
@@ -209,7 +215,7 @@ impl PublicSearch<'_> {
             self.gives_up_at = self.gives_up_at.max(now + self.options.give_up);
         }
         let volunteers = punching.poll_volunteers(engine);
-        if !volunteers.is_empty() {
+        if !volunteers.is_empty() && !self.volunteers.has_begun() {
             (self.on_event)(Event::Volunteers {
                 relays: volunteers.iter().map(as_relay).collect(),
             });
@@ -219,14 +225,15 @@ impl PublicSearch<'_> {
         }
         for (face, peer) in self.volunteers.poll(engine) {
             if let PeerAddress::Relayed { at: address, .. } = peer {
-                let (until, relayed) = (now + PATIENCE, Some(peer));
+                let (until, relayed) = (now + RELAY_PATIENCE, Some(peer));
                 let dialled = DialledAddress { address, relayed, until, up: None };
                 self.dialled.insert(face, dialled);
             }
         }
         for address in fresh {
             // A dial from before has met a NAT that was closed, and may not be repeated for a while.
-            let before = self.dialled.iter().find(|(_, dialled)| dialled.address == address);
+            let mut direct = self.dialled.iter().filter(|(_, dialled)| dialled.relayed.is_none());
+            let before = direct.find(|(_, dialled)| dialled.address == address);
             match before.map(|(face, dialled)| (*face, dialled.up.is_some())) {
                 Some((_, true)) => {}
                 Some((face, false)) => {
@@ -251,7 +258,8 @@ impl PublicSearch<'_> {
         match event {
             DhtEvent::Peers(_, peers) => {
                 for address in peers {
-                    let dialled = self.dialled.values().any(|dialled| dialled.address == address);
+                    let mut direct = self.dialled.values().filter(|it| it.relayed.is_none());
+                    let dialled = direct.any(|dialled| dialled.address == address);
                     let room = self.known.len() < MAX_DIALLED && !dialled;
                     if room && may_be_dialled(&address, self.near) && self.known.insert(address) {
                         self.waiting.push_back(address);
@@ -287,7 +295,10 @@ impl PublicSearch<'_> {
     /// Dials as many addresses as the limit permits.
     fn dial(&mut self, engine: &mut Engine) {
         let until = engine.now() + PATIENCE;
-        while self.dialled.len() < MAX_AT_ONCE
+        let direct = |all: &HashMap<FaceId, DialledAddress>| {
+            all.values().filter(|dialled| dialled.relayed.is_none()).count()
+        };
+        while direct(&self.dialled) < MAX_AT_ONCE
             && let Some(address) = self.waiting.pop_front()
         {
             let peer = PeerAddress::Link { address, key: None };
@@ -380,10 +391,8 @@ impl Program for PublicSearch<'_> {
             }
             EngineEvent::FaceDown { face, why, .. } => {
                 self.dialled.remove(&face);
-                // One that this program has ended does not have the content.
-                if !matches!(why, FaceEnd::Dropped(_)) {
-                    self.volunteers.went_down(engine.now(), face, &why);
-                }
+                // Also one that this program has ended: another sharer may answer there next time.
+                self.volunteers.went_down(engine.now(), face, &why);
             }
             EngineEvent::Packet { from, nack: Some(_), .. } => {
                 self.drop_face(engine, from, "it does not have it");

@@ -31,6 +31,11 @@ impl ShareGetters {
         self.up.len()
     }
 
+    /// Whether one of them comes through a relay.
+    pub(super) fn is_relayed(&self) -> bool {
+        self.up.values().any(|at| matches!(at, FaceAddress::Relayed(_)))
+    }
+
     /// Counts of what was served so far.
     pub(super) fn snapshot(&mut self) -> ServiceSnapshot {
         ServiceSnapshot { counts: self.served.counts().clone(), peers: self.up.len() }

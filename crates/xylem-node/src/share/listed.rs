@@ -32,7 +32,7 @@ impl ListedShares {
         self.listings.is_some()
     }
 
-    /// Whether the DHT lists all tickets that have room.
+    /// Whether the DHT lists a ticket.
     pub(super) fn is_listed(&self) -> bool {
         self.listings.as_ref().is_some_and(TicketListings::is_listed)
     }
@@ -64,16 +64,17 @@ impl ListedShares {
         self.listings.as_mut().is_some_and(|listings| listings.handle_relay(engine, relay, what))
     }
 
-    /// `names`: those under which getters ask relays for this share.
+    /// `names`: those under which getters ask relays for this share. `is_relayed`: whether a peer comes through one.
     pub(super) fn handle_timeout(
         &mut self,
         engine: &mut Engine,
         names: &[VouchedName],
+        is_relayed: bool,
         on_event: &mut dyn FnMut(Event),
     ) {
         let Some(listings) = &mut self.listings else { return };
         listings.handle_timeout(engine);
-        let volunteers = listings.ask_volunteers(engine, names);
+        let volunteers = listings.ask_volunteers(engine, names, is_relayed);
         if !volunteers.is_empty() {
             on_event(Event::Volunteers { relays: volunteers.iter().map(as_relay).collect() });
         }

@@ -461,7 +461,8 @@ impl Program for ShareServer<'_> {
         self.reach.mapped(mapped);
         let ShareEndpoint { publisher, relay_vouch: vouch, .. } = self.at;
         let names = [VouchedName { publisher, vouch }];
-        self.listed.handle_timeout(engine, &names, self.on_event);
+        let is_relayed = self.getters.is_relayed();
+        self.listed.handle_timeout(engine, &names, is_relayed, self.on_event);
         let dht = ListingState {
             code: self.streams.code_in_dht(),
             may_list_tickets: self.listed.may_list(),

@@ -91,7 +91,7 @@ impl Program for Lists {
     fn handle_timeout(&mut self, engine: &mut Engine, _: Duration) -> Result<(), EngineError> {
         self.turn();
         self.listings.handle_timeout(engine);
-        let chosen = self.listings.ask_volunteers(engine, &[]);
+        let chosen = self.listings.ask_volunteers(engine, &[], false);
         self.chosen.extend(Some(chosen).filter(|chosen| !chosen.is_empty()));
         Ok(())
     }

@@ -162,6 +162,7 @@ impl RelayClient {
     /// [`RelayEvent::Lost`], renews it.
     #[must_use]
     pub fn request(&mut self) -> Vec<u8> {
+        self.leaves = false;
         self.restart_token = Some(self.ids.restart_token());
         let register = Register {
             secret: self.ids.secret().clone(),
@@ -217,6 +218,9 @@ impl RelayClient {
             RelayReply::Registered { lifetime, observed, second, code } => {
                 self.state = RegistrationState::Registered;
                 self.keep.begin(now, Duration::from_secs(lifetime.into()));
+                if self.leaves {
+                    self.keep.send_now(now);
+                }
                 self.traffic.begin(now);
                 self.second.set(second);
                 self.reset = None;
@@ -395,12 +399,24 @@ impl RelayClient {
         }
     }
 
-    /// Ends the registration. One last datagram notifies the relay.
+    /// Ends the registration. One last datagram notifies the relay; if the relay has not answered the request yet, that is
+    /// sent after its answer.
     pub fn deregister(&mut self, now: Duration) {
+        self.leaves = self.state != RegistrationState::Lost;
         if self.state == RegistrationState::Registered {
-            self.leaves = true;
             self.keep.send_now(now);
         }
+    }
+
+    /// Whether the registration ends, or has ended, by [`RelayClient::deregister`].
+    #[must_use]
+    pub fn leaves(&self) -> bool {
+        self.leaves
+    }
+
+    /// Also registers by these names and for incoming circuits, from the next [`RelayClient::request`] on.
+    pub fn listen_as(&mut self, names: Vec<VouchedName>) {
+        (self.listens, self.names) = (true, names);
     }
 
     /// The next datagram for the relay, and the port to send it to.
