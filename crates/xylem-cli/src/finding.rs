@@ -94,9 +94,9 @@ pub(crate) struct CodeDhtArgs {
     /// Neither list codes in the DHT of BitTorrent nor look for codes and sharers there [default: `dht` in the settings]
     ///
     /// A code is listed there by its number, for ten minutes, if no relay assigns one, and looked for if for half a
-    /// second no peer on the LAN has an answer, and for 2.5 s no relay. If there is no direct way, both sides meet at a relay of
-    /// a stranger that is listed there, if there is one (`volunteers` under [dht] in the settings). The sharer of a ticket is looked for there if for 3 s
-    /// no address and no relay of the ticket has answered. What is public (--public, b3:HASH,
+    /// second no peer on the LAN has an answer, and for 2.5 s no relay. The sharer of a ticket is looked for there if for 3 s
+    /// no address and no relay of the ticket has answered. If there is no direct way, the two sides of either meet at a relay of
+    /// a stranger that is listed there, if there is one (`volunteers` under [dht] in the settings). What is public (--public, b3:HASH,
     /// @PUBLISHER/NAME) is refused without the DHT. Nodes of the DHT see the addresses of both sides and the number, not the words.
     #[arg(
         long,
@@ -174,7 +174,8 @@ pub(crate) struct AnnounceArgs {
     /// Announce it in the public DHT of BitTorrent [default: `public` in the settings]
     ///
     /// `xylem get b3:HASH` and `xylem get @PUBLISHER/NAME` then find it without a ticket. A ticket outlives the addresses in
-    /// it: if none of them answers, `xylem get TICKET` finds this machine there, behind most NATs as well.
+    /// it: if none of them answers, `xylem get TICKET` finds this machine there, behind most NATs as well, and
+    /// behind the others at a relay of a stranger that is listed there, if there is one.
     #[arg(long, conflicts_with = "follow")]
     public: bool,
 

@@ -207,7 +207,7 @@ mod tests {
         assert!(dials.link_peer(face).is_some());
     }
 
-    /// Otherwise the program writes to a stream that nobody reads, on a face that seems to be up.
+    /// Otherwise the program writes to a stream that has no reader, on a face that seems to be up.
     #[test]
     fn streams_end_with_their_face_when_the_peer_restarts() {
         let (mut dials, mut peer, face) = restarted(1);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use xylem_dht::{AnnouncedPorts, DhtEvent, DhtId, LookupId, LookupKind};
 use xylem_engine::{Engine, Meeting, RelayNotice};
 use xylem_hash::Hash;
-use xylem_object::{PublisherId, Ticket};
 use xylem_object::ticket::Address;
+use xylem_object::{PublisherId, Ticket};
 use xylem_peers::reachable::PeerAddress;
 use xylem_reach::code::{CodePunching, CodeRole, PunchWay};
 use xylem_reach::names::{RootMeeting, sharers_publisher};
@@ -452,8 +452,9 @@ impl TicketSearch {
             Address::Host(..) => false,
         };
         let is_here = ticket.relays.is_empty() && ticket.addresses.iter().all(is_own);
-        (entry.is_near() || !is_here)
-            .then(|| Self::with(entry, engine, &ticket.root, ticket.link_key, Some(ticket.publisher), how))
+        (entry.is_near() || !is_here).then(|| {
+            Self::with(entry, engine, &ticket.root, ticket.link_key, Some(ticket.publisher), how)
+        })
     }
 
     /// For content of which nothing is known but its root. The first peer that answers has to show that it has it.

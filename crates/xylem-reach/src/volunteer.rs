@@ -393,7 +393,7 @@ impl VolunteerSearch {
         true
     }
 
-    /// The volunteers at which to meet, the nearest first, once no better ones may still answer. The other side of the code
+    /// The volunteers at which to meet, the nearest first, once no better ones may still answer. The other side
     /// chooses the same of those that answer both.
     #[must_use]
     pub fn chosen(&self, now: Duration) -> Option<Vec<VolunteerRelay>> {

@@ -138,6 +138,22 @@ fn a_leaving_client_is_removed_at_once() {
 }
 
 #[test]
+fn a_client_that_leaves_before_it_is_registered_is_removed_and_may_come_back() {
+    let mut world = world();
+    let (a, b) = (world.client(false, vec![]), world.client(true, vec![]));
+    world.register(a);
+    world.register(b);
+    world.leave(b);
+    world.run(SECOND);
+    assert_eq!(world.relay.metrics().registrations, 1);
+    world.register(b);
+    world.run(3 * SECOND);
+    let tag = world.connect(a, ConnectTarget::Key(key(b)));
+    world.run(4 * SECOND);
+    assert!(world.events(a).contains(&RelayEvent::Connected(tag)));
+}
+
+#[test]
 fn a_bad_network_loses_datagrams_but_no_registration() {
     for seed in 0..20 {
         let conditions = Conditions {

@@ -84,7 +84,8 @@ impl Engine {
             return false;
         }
         let begins = !std::mem::replace(&mut known.listens, true);
-        let of_more = |name: &VouchedName| known.names.iter().all(|it| it.publisher != name.publisher);
+        let of_more =
+            |name: &VouchedName| known.names.iter().all(|it| it.publisher != name.publisher);
         let more: Vec<VouchedName> = names.into_iter().filter(of_more).collect();
         if begins || !more.is_empty() {
             known.names.extend(more);
@@ -279,5 +280,59 @@ impl Engine {
     pub(crate) fn leave_relays(&mut self) {
         let now = self.now();
         self.net.reaching.relays.iter_mut().for_each(|relay| relay.client.deregister(now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xylem_reach::code::meeting_publisher;
+
+    use super::*;
+    use crate::testing::engine;
+
+    const RELAY: [u8; 32] = [7; 32];
+
+    fn uses(engine: &Engine, listens: bool, publishers: &[u8], port: u16) -> RelayUse {
+        let own = engine.link_key().0;
+        let name = |seed: &u8| {
+            let publisher = meeting_publisher(u32::from(*seed), 0);
+            VouchedName { publisher: publisher.public(), vouch: publisher.vouch(&own) }
+        };
+        RelayUse {
+            key: RELAY,
+            udp: vec![SocketAddr::from(([127, 0, 0, 1], port))],
+            tcp: Vec::new(),
+            listens,
+            names: publishers.iter().map(name).collect(),
+            wants_code: false,
+            token: None,
+        }
+    }
+
+    /// A share uses one relay for its user, for a code and for several tickets, and may leave it and come back.
+    #[test]
+    fn a_relay_in_use_gets_what_else_is_needed_of_it() {
+        let mut engine = engine(9);
+        let of = |engine: &Engine| {
+            let [relay] = &engine.net.reaching.relays[..] else { panic!("one relay") };
+            (relay.uses.listens, relay.uses.names.len(), relay.uses.udp.len(), relay.is_kept())
+        };
+        for (listens, names, port, is_new, then) in [
+            (false, &[][..], 1, true, (false, 0, 1, false)),
+            (true, &[1], 1, true, (true, 1, 1, true)),
+            // An address that a liar has claimed for this key does not keep the right one out.
+            (true, &[1], 2, false, (true, 1, 2, true)),
+            (true, &[2], 2, false, (true, 2, 2, true)),
+            (false, &[3], 2, false, (true, 2, 2, true)),
+        ] {
+            let more = uses(&engine, listens, names, port);
+            assert_eq!(engine.use_relay(more).expect("it has room"), is_new, "{names:?} {port}");
+            assert_eq!(of(&engine), then, "{names:?} {port}");
+        }
+        engine.leave_relay(&RELAY);
+        assert_eq!(of(&engine), (false, 2, 2, false));
+        let again = uses(&engine, true, &[1], 1);
+        assert!(engine.use_relay(again).expect("it has room"));
+        assert_eq!(of(&engine), (true, 2, 2, true));
     }
 }

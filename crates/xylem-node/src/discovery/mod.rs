@@ -35,7 +35,7 @@ pub struct AnnounceOptions {
 pub struct DhtStart {
     /// Each HOST:PORT. `None`: nodes of an earlier run, or the public bootstrap nodes.
     pub bootstrap: Option<Vec<String>>,
-    /// Whether the two sides of a code may meet at relays of strangers that are listed there.
+    /// Whether the two sides of a code, or a sharer and a getter, may meet at relays of strangers that are listed there.
     pub volunteers: VolunteerUse,
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use xylem_base::Stop;
 use xylem_discovery::{Dht, DhtEvent, DhtQuestion, is_local, keep_nodes, known_nodes};
-use xylem_engine::{Engine, EngineEvent, FaceEnd, Program};
+use xylem_engine::{Engine, EngineEvent, Program};
 use xylem_forward::{FaceId, Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_hash::Hash;
 use xylem_link::{Endpoint, StaticKey};

@@ -177,7 +177,7 @@ impl CodePunching {
         self.unproven_since
     }
 
-    /// Since when an address is listed to whose host no way is proven, also if one is proven to another host: a sharer has
+    /// Since when an address is listed of a host to which no way is proven, also if one is proven to another: a sharer has
     /// many getters.
     #[must_use]
     pub fn unproven_host_since(&self) -> Option<Duration> {

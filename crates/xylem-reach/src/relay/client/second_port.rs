@@ -1,4 +1,4 @@
-//! [`SecondPort`]: questions to the relay's second port, whose view of this client's address shows a symmetric NAT.
+//! [`SecondPort`]: questions to the relay's second port. The address at which that port sees this client shows a symmetric NAT.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use core::time::Duration;
