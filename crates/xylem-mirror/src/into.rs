@@ -183,7 +183,7 @@ impl BucketCopy<'_> {
             if let Err(why) = key_of(top, &item.entry.path) {
                 nameless += 1;
                 if nameless <= MOST_NAMED {
-                    self.left_out(&item, &why);
+                    self.left_out(&item, &why.to_string());
                 }
             }
         }
@@ -331,13 +331,23 @@ fn below(place: &BucketPlace, name: &str) -> Result<BucketPlace, MirrorError> {
     place.below(name).map_err(MirrorError::from)
 }
 
-/// The key for a path of a directory, or the reason why it cannot be a key.
-fn key_of(top: &BucketPlace, path: &[u8]) -> Result<BucketPlace, String> {
-    let name = str::from_utf8(path)
-        .map_err(|_| "the name is not UTF-8, as the key of an object must be")?;
+/// Why a path of a directory cannot be a key.
+#[derive(Debug, thiserror::Error)]
+enum NotAKey {
+    #[error("the name is not UTF-8, as the key of an object must be")]
+    NotText,
+    #[error("{0}")]
+    NoPlace(&'static str),
+    #[error(transparent)]
+    Bucket(BucketError),
+}
+
+/// The key for a path of a directory.
+fn key_of(top: &BucketPlace, path: &[u8]) -> Result<BucketPlace, NotAKey> {
+    let name = str::from_utf8(path).map_err(|_| NotAKey::NotText)?;
     top.below(name).map_err(|e| match e {
-        BucketError::NoPlace { why, .. } => why.to_owned(),
-        other => other.to_string(),
+        BucketError::NoPlace { why, .. } => NotAKey::NoPlace(why),
+        other => NotAKey::Bucket(other),
     })
 }
 

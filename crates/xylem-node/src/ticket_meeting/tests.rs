@@ -3,7 +3,7 @@
 use std::net::UdpSocket;
 
 use xylem_base::Stop;
-use xylem_engine::{EngineError, EngineEvent, Program};
+use xylem_engine::{EngineError, EngineEvent, Program, RelayUse};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, LinkConfig, StaticKey};
 use xylem_reach::code::{MAX_PUNCHES, PUNCH_LEN};
@@ -171,4 +171,26 @@ fn each_ticket_gets_three_volunteers_and_no_more() {
     engine.run(&mut lists, &Stop::default()).unwrap();
     let chosen: Vec<usize> = lists.chosen.iter().map(Vec::len).collect();
     assert_eq!(chosen, [CHOSEN_VOLUNTEERS]);
+}
+
+/// A volunteer may be the relay that the user has named, or claim its key.
+#[test]
+fn the_users_relay_stays_in_use_when_a_ticket_ends() {
+    let (mut engine, mut listings, node, _dir) = sharer();
+    listings.add(&mut engine, &root(0));
+    let mut lists = lists(listings, node, CHOSEN_VOLUNTEERS, 6);
+    let uses = |n: u8| {
+        let at = lists.volunteers[usize::from(n) - 1].local_addr().unwrap();
+        let (key, udp, tcp, names) = ([n; 32], vec![at], Vec::new(), Vec::new());
+        RelayUse { key, udp, tcp, listens: true, names, wants_code: false, token: None }
+    };
+    let (own, other) = (uses(1), uses(2));
+    assert!(engine.use_relay(own.clone()).unwrap());
+    engine.run(&mut lists, &Stop::default()).unwrap();
+    // What is reported are strangers' relays alone.
+    let chosen: Vec<usize> = lists.chosen.iter().map(Vec::len).collect();
+    assert_eq!(chosen, [CHOSEN_VOLUNTEERS - 1]);
+    lists.listings.remove(&mut engine, &root(0));
+    assert!(engine.use_relay(other).unwrap(), "the volunteer was not left");
+    assert!(!engine.use_relay(own).unwrap(), "the user's relay was left");
 }
