@@ -5,9 +5,10 @@ use core::time::Duration;
 
 use xylem_forward::{FaceId, FaceScope, Forwarder, ForwarderConfig, ForwarderSeed, LinkType};
 use xylem_mgmt::{
-    CommandRefusal, ControlParameters, ControlResponse, FaceEvent, FaceInfo, FaceQueryFilter,
-    FaceStatus, FaceUri, FibEntry, GeneralStatus, Management, ManagementConfig, ManagementHost,
-    Persistency, PrefixAnnouncement, RibEntry, StrategyChoice, client, read_entries,
+    CommandRefusal, CommandScope, ControlParameters, ControlResponse, FaceEvent, FaceInfo,
+    FaceQueryFilter, FaceStatus, FaceUri, FibEntry, GeneralStatus, Management, ManagementConfig,
+    ManagementHost, Persistency, PrefixAnnouncement, RibEntry, StrategyChoice, client,
+    read_entries,
 };
 use xylem_packet::{Component, ContentType, Data, DataBuilder, Interest, InterestBuilder, Name};
 use xylem_trust::{CommandStamp, Signer};
@@ -128,8 +129,8 @@ fn announced(input: &[u8]) -> Option<Vec<u8>> {
 
 /// The command with this announcement.
 fn announce(wire: &[u8]) -> Option<Vec<u8>> {
-    let signer = Signer::digest_sha256();
-    client::announce(true, wire, &signer, CommandStamp::new([7; 8], NOW_MS), [7; 4]).ok()
+    let (signer, stamp) = (Signer::digest_sha256(), CommandStamp::new([7; 8], NOW_MS));
+    client::announce(CommandScope::Localhost, wire, &signer, stamp, [7; 4]).ok()
 }
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {

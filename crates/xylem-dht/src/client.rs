@@ -83,7 +83,7 @@ pub enum DhtEvent {
     Item(LookupId, MutableItem),
     /// A lookup has ended.
     Done(LookupId, LookupEnd),
-    /// The addresses of this socket that several nodes see have changed ([`DhtClient::observed`]).
+    /// The addresses of this socket that several nodes see have changed ([`DhtClient::observed_v4`]).
     Observed,
 }
 

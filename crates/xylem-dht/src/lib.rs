@@ -3,7 +3,7 @@
 //!
 //! Sans-io: datagrams and the time are passed to [`DhtClient`], datagrams and events are returned. So any socket can
 //! speak it beside another protocol: what is listed by [`AnnouncedPort::Implied`] is that socket's mapping by a NAT,
-//! and [`DhtClient::observed`] is its address as nodes see it.
+//! and [`DhtClient::observed_v4`] is its address as nodes see it.
 //!
 //! Every datagram is foreign. What nodes list may be a lie or a victim's address: docs/spec/dht.md states how much of
 //! it is used.
