@@ -208,7 +208,8 @@ impl TicketListings {
         volunteers.extract_if(needless).for_each(|(key, _)| engine.leave_relay(&key));
     }
 
-    /// The same for tickets for which no getter has needed one for long, if no peer comes through a relay.
+    /// The same for tickets for which no getter has needed one for long. To be called while no peer comes through a relay: its
+    /// relay may be one of those that the last search did not choose again.
     fn leave_unused(&mut self, engine: &mut Engine, now: Duration) {
         let is_over = |it: &TicketListing| it.needed.is_none_or(|at| now >= at + UNUSED);
         for listing in self.listings.iter_mut().filter(|it| is_over(it)) {
@@ -261,7 +262,6 @@ impl TicketListings {
         }
         if search.is_over(now) {
             self.end_search(engine);
-            self.leave_needless(engine);
         }
         found
     }
