@@ -40,7 +40,7 @@ def test_what_is_right_is_right(world: World) -> None:
     assert xylem.verify_tensor(floats, share.ticket, offset=4, store=world.store).bytes == 4_000_000
     big = floats.view(">f4")
     assert xylem.verify_tensor(big, share.ticket, offset=4, store=world.store).bytes == 4_000_000
-    # All that was asked of the command: what ranges need. A whole file needs nobody.
+    # All that was asked of the command: what ranges need. A whole file needs no peer.
     share.kill()
     whole = numpy.frombuffer(content, "u1")
     assert xylem.verify_tensor(whole, share.ticket, store=world.at / "new", timeout=1).files == 1
