@@ -12,7 +12,7 @@ use xylem_peers::admission::{
 use super::Engine;
 use crate::faces::{EngineFace, FaceLimits, FaceTrouble, Transport, admission};
 
-/// UDP peers whose address is not proven: what they may be sent, and which of them are to prove it.
+/// UDP peers at addresses that are not proven: what they may be sent, and which of them are to prove theirs.
 pub(super) struct UnprovenPeers {
     /// What they are sent beyond three bytes for one.
     allowance: UnprovenAllowance,

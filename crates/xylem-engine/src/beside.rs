@@ -52,7 +52,7 @@ impl LinksBeside {
         self.keyless.get(&dial).map(|(_, peer)| peer)
     }
 
-    /// Forgets dials whose time for further answers is over.
+    /// Forgets dials after the time for their further answers.
     fn forget_old(&mut self, now: Duration) {
         self.keyless.retain(|_, (until, _)| now < *until);
     }
@@ -62,7 +62,7 @@ impl LinksBeside {
         self.standbys.insert(link, face);
     }
 
-    /// Takes the face whose silent link this one is to replace, when it has come up or ended.
+    /// Takes the face with the silent link that this one is to replace, when it has come up or ended.
     pub(super) fn take_standby(&mut self, link: LinkId) -> Option<FaceId> {
         self.standbys.remove(&link)
     }
@@ -169,7 +169,7 @@ mod tests {
         matches!(event, EngineEvent::FaceUp { .. })
     }
 
-    /// A dialler, with `opened` streams on its face, whose peer has just restarted with its key and at its address.
+    /// A dialler with `opened` streams on its face. Its peer has just restarted with its key and at its address.
     fn restarted(opened: usize) -> (Engine, Engine, FaceId) {
         let config =
             || LinkConfig { keep_alive: Some(Duration::from_millis(500)), ..LinkConfig::default() };

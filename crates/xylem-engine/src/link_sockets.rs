@@ -110,7 +110,7 @@ impl LinkSockets {
         self.opened.clear();
     }
 
-    /// Number of opened datagrams whose memory is kept.
+    /// Number of opened datagrams that are kept for their memory.
     #[cfg(test)]
     pub(crate) fn opened(&self) -> usize {
         self.opened.len()

@@ -580,7 +580,8 @@ impl TicketSearch {
             return Vec::new();
         };
         if volunteers.is_over(now) && now >= self.volunteers_at {
-            // The sharer may have come back meanwhile, at others.
+            // The sharer may have come back meanwhile, at others, and a silent volunteer too, which is asked anew.
+            volunteers.end(engine);
             *volunteers = VolunteerMeeting::new(VolunteerChoice::of_root(&self.root), &self.entry);
         }
         // A way that is proven may lead to a liar, or to another sharer. This search ends when a peer is up.

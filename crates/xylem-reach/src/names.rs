@@ -113,7 +113,7 @@ impl RootMeeting {
     }
 }
 
-/// The publisher by whose name sharers of content with this root register at volunteer relays, so that a getter that knows
+/// The publisher as which sharers of content with this root register at volunteer relays, so that a getter that knows
 /// nothing but the root can ask for them there. Every holder of the root can compute it: it authenticates nothing.
 pub fn sharers_publisher(root: &Hash) -> PublisherKey {
     PublisherKey::from_bytes(&xylem_hash::derive_key(OF_SHARERS, root.as_bytes()))

@@ -197,7 +197,7 @@ pub fn verify_memory(
     Ok(check.summary)
 }
 
-/// Whether the memory is all of a file whose size is not known here. No peer has to be asked then.
+/// Whether the memory is all of a file of a size that is not known here. No peer has to be asked then.
 fn is_all(
     store: &Store,
     memory: &mut dyn HashedMemory,

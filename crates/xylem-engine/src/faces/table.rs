@@ -145,7 +145,7 @@ impl EngineFaces {
         self.timed.iter().filter_map(timer).min()
     }
 
-    /// Takes the list of faces with a timer; those whose timer still runs are recorded again.
+    /// Takes the list of faces with a timer; those with a timer that still runs are recorded again.
     pub(crate) fn take_timed(&mut self) -> Vec<FaceId> {
         std::mem::take(&mut self.timed)
     }

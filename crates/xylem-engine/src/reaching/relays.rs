@@ -21,7 +21,7 @@ use crate::{Engine, FaceEnd};
 
 /// Time between two dials of one relay.
 const BETWEEN: Duration = Duration::from_millis(50);
-/// Pause before a relay is dialled anew whose link is still in use.
+/// Pause before a relay with a link that is still in use is dialled anew.
 const BUSY: Duration = Duration::from_millis(500);
 /// Most addresses of each kind that a relay may get.
 const MAX_RELAY_ADDRESSES: usize = 8;

@@ -75,7 +75,7 @@ impl LinkEnding {
         self.closing.as_ref()?.until
     }
 
-    /// Ends a closing link whose time is over.
+    /// Ends a closing link after its time.
     pub(super) fn handle_timeout(&mut self, now: Duration) {
         if self.next_timeout().is_some_and(|until| now >= until) {
             self.end(CloseReason::Local);

@@ -1,4 +1,4 @@
-//! [`ListedShares`]: the publications of a public share by whose tickets the DHT lists this machine.
+//! [`ListedShares`]: the publications of a public share that the DHT lists, each by its ticket.
 
 use std::collections::HashSet;
 use std::time::Duration;
