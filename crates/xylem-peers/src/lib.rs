@@ -26,6 +26,6 @@ pub mod relay_bans;
 pub mod relay_clients;
 
 pub use finder::{Finder, PeerToDial};
-pub use finding::{AskedLink, FindExchange, FindOutcome, NOT_THERE};
+pub use finding::{AskedLink, FindExchange, FindOutcome, NOT_THERE, NamedManifest};
 pub use gone::{PeerRefusal, PeerRefusals, REFUSES_PIECES, RefusalReason, RefusedPart};
 pub use seed::port_of;
