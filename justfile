@@ -116,3 +116,7 @@ dist *ARGS:
 # The Windows program under Wine.
 windows *ARGS:
     packaging/windows/smoke {{ARGS}}
+
+# This tree's speed beside another commit's, in turn: the tables and whole transfers (ten minutes, and two builds)
+speed COMMIT="HEAD~1":
+    python3 bench/all.py --quick --against {{COMMIT}}
