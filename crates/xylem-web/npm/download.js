@@ -3,6 +3,7 @@
 import { Engine, XylemError, parseLink } from "./engine.js";
 
 const AHEAD = 8 << 20; // maximum bytes that are fetched before a reader takes them
+const SEGMENT = 8192; // the largest segment; smaller ones divide it
 const STEP = 1 << 20; // a reader asks for so many bytes at a time
 const LINGER_MS = 5000; // a connection that nothing is read from is closed after so long
 const TIMEOUT_MS = 60_000;
@@ -13,6 +14,7 @@ class Session {
   #engine;
   #signal;
   #readers = new Set();
+  #shared = new Set();
   #whole = new Set(); // files of which every byte was read
   #opened = resolvers();
   #filled; // the number of files that are not empty
@@ -58,8 +60,11 @@ class Session {
     this.#engine.silent = false;
     this.#engine.forgive();
     this.#readers.add(reader);
-    this.#reopen(reader.number);
+    this.reopen(reader.number);
   }
+
+  /** Whether several readers had the file since it was opened. */
+  isShared(number) { return this.#shared.has(number); }
 
   /** Wants bytes of a file, by their places in it. */
   want(number, start, end) {
@@ -70,7 +75,7 @@ class Session {
   leave(reader) {
     if (!this.#readers.delete(reader) || this.over) return;
     if (reader.isWhole) this.#whole.add(reader.number);
-    else if ([...this.#readers].some((one) => one.number === reader.number)) this.#reopen(reader.number);
+    else if ([...this.#readers].some((one) => one.number === reader.number)) this.reopen(reader.number);
     if (![...this.#readers].some((one) => one.number === reader.number)) this.#engine.exports.close_file(reader.number);
     // Sharers show and count complete fetches.
     if (reader.isWhole && this.#whole.size === this.#filled) {
@@ -81,12 +86,18 @@ class Session {
     this.#settle();
   }
 
-  // The bytes that came for one reader come again for another: the file is opened anew, and each wants what it lacks.
-  #reopen(number) {
+  /**
+   * Bytes that came for one reader do not come again for another that was elsewhere then, before the file is opened anew. Then
+   * each reader wants what it lacks.
+   */
+  reopen(number) {
     const { exports } = this.#engine;
+    const readers = [...this.#readers].filter((reader) => reader.number === number);
+    if (readers.length > 1) this.#shared.add(number);
+    else this.#shared.delete(number);
     exports.close_file(number);
     if (exports.open_file(number) === 0) return this.close(new XylemError("unfit", "too many files are read at once"));
-    for (const reader of this.#readers) if (reader.number === number) reader.wantMissing(this);
+    for (const reader of readers) reader.wantMissing(this);
   }
 
   #settle() {
@@ -211,23 +222,32 @@ class Reader {
     return undefined;
   }
 
-  #wantMore() {
-    if (this.#error) return;
-    const end = Math.min(this.#end, this.#at + AHEAD);
-    if (end - this.#wanted < STEP && end < this.#end) return;
-    if (end === this.#wanted) return;
-    this.#session.want(this.number, this.#wanted - this.#base, end - this.#base);
-    this.#wanted = end;
+  // Whole segments, as the rest of one that came is not kept.
+  #target() {
+    const ahead = Math.ceil((this.#at - this.#base + AHEAD) / SEGMENT) * SEGMENT;
+    return Math.min(this.#end, this.#base + ahead);
   }
 
-  /** Wants again what was wanted and has not come, and the first bytes. */
+  #wantMore() {
+    const target = this.#target(), fresh = target - this.#wanted;
+    if (this.#error || fresh === 0 || (fresh < STEP && target < this.#end)) return;
+    if (this.#session.isShared(this.number)) {
+      // All readers lose what is under way, so this one first uses up what it has.
+      if (this.#at === this.#wanted) this.#session.reopen(this.number);
+      return;
+    }
+    this.#session.want(this.number, this.#wanted - this.#base, target - this.#base);
+    this.#wanted = target;
+  }
+
+  /** Wants what was wanted and has not come; if that is nothing, the next bytes. */
   wantMissing(session) {
+    if (this.#at === this.#wanted) this.#wanted = this.#target();
     let at = this.#at;
     for (const { offset, bytes } of [...this.#parts, { offset: this.#wanted, bytes: [] }]) {
       if (at < offset) session.want(this.number, at - this.#base, offset - this.#base);
       at = Math.max(at, offset + bytes.length);
     }
-    this.#wantMore();
   }
 
   #awake() {

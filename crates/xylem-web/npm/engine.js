@@ -117,7 +117,7 @@ export class Engine {
     this.give(new TextEncoder().encode(ticket));
     const wrong = this.#w.start(Math.random());
     if (wrong !== 0) return this.fail(new XylemError(wrong === 2 ? "unfit" : "bad-link", this.takenText()));
-    if (peers.length === 0) return this.fail(new XylemError("bad-link", "a ticket alone names no sharer: a link begins with http://HOST:PORT/#"));
+    if (peers.length === 0) return this.fail(new XylemError("bad-link", "a ticket alone names no sharer: a link begins with the address of its page"));
     for (const peer of peers) {
       Object.assign(peer, { pass, train: new Uint8Array(TRAIN), filled: 0, before: 0, bytes: 0, bad: 0, tries: 0, state: "connecting" });
       this.peers.push(peer);
@@ -221,6 +221,7 @@ export class Engine {
   forgive() {
     this.heard = Date.now();
     for (const peer of this.peers) peer.heard = now();
+    if (this.#byId.size === 0) this.#alone = now();
   }
 
   // Ends connections that are open in name only: their machine may be gone. Another is made then.

@@ -72,7 +72,7 @@ export interface OpenFile extends DownloadFile {
   readonly modified: Date;
 }
 
-/** Name, size and files of a publication, signed by its publisher. */
+/** Name, size and files of a publication, signed by its publisher. It chooses the names, so they are shown as text alone. */
 export interface Listing {
   readonly name: string;
   /** Bytes of all files. */

@@ -4,7 +4,7 @@
 
 import { after, before, test } from "node:test";
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { createInterface } from "node:readline";
 import { randomBytes } from "node:crypto";
 import fs from "node:fs";
@@ -26,11 +26,17 @@ after(async () => {
   fs.rmSync(room, { recursive: true, force: true });
 });
 
+// A run that is ended from outside leaves no sharer behind.
+const children = new Set();
+process.on("exit", () => children.forEach((child) => child.kill()));
+process.on("SIGTERM", () => process.exit(1));
+
 let shares = 0;
 async function share(what, ...options) {
   const store = path.join(room, `store-${(shares += 1)}`);
   const child = spawn(process.env.XYLEM_PROGRAM, ["--store", store, "--no-progress", "share", what, "--listen", "127.0.0.1:0", "--foreground", ...options]);
-  const closed = new Promise((resolve) => child.on("close", resolve));
+  children.add(child);
+  const closed = new Promise((resolve) => child.on("close", resolve)).then(() => children.delete(child));
   ends.push(() => (child.kill(), closed));
   const lines = [];
   const until = (pattern) => new Promise((resolve, reject) => {
@@ -188,6 +194,31 @@ test("a reader that waits holds little: no more is fetched than it may need soon
   same(Buffer.concat(rest), large);
 });
 
+test("readers at different places of one file do not take each other's bytes", async () => {
+  const download = get(big.link);
+  same(await download.bytes({ start: 100_001 }), large.subarray(100_001), "alone");
+  // Each waits for the other between two chunks, and one goes over what the other had.
+  const places = [1, 12_345_678, 12_345_679];
+  const readers = places.map((start) => ({ reader: download.read({ start }), chunks: [] }));
+  for (let open = readers; open.length > 0; ) {
+    const steps = await Promise.all(open.map(async ({ reader, chunks }) => {
+      const { done, value } = await reader.next();
+      if (!done) chunks.push(value);
+      return !done;
+    }));
+    open = open.filter((_, i) => steps[i]);
+  }
+  readers.forEach(({ chunks }, i) => same(Buffer.concat(chunks), large.subarray(places[i]), String(places[i])));
+  // One is ahead, and ends, while another has not begun to read.
+  const behind = download.read();
+  const first = (await behind.next()).value;
+  same(await download.bytes({ start: 30_000_000 }), large.subarray(30_000_000));
+  const rest = [first];
+  for await (const chunk of behind) rest.push(chunk);
+  same(Buffer.concat(rest), large);
+  await download.close();
+});
+
 test("several readers of one file at once each get all of it", async () => {
   const download = get(film.link);
   const slow = download.read();
@@ -197,6 +228,7 @@ test("several readers of one file at once each get all of it", async () => {
   same(two, data.subarray(5_000_000));
   const rest = [head];
   for await (const chunk of slow) rest.push(chunk);
+  assert.ok(rest.every((chunk) => chunk.length > 0));
   same(Buffer.concat(rest), data);
   await download.close();
 });
@@ -254,6 +286,10 @@ test("a wrong link is told by its code", async () => {
   const nameless = await share(path.join(room, "film.bin"));
   await assert.rejects(get(page + nameless.ticket).open(), failsWith("unfit"));
   await assert.rejects(get(page + tree.ticket).open(), failsWith("not-shared"));
+  const home = path.join(room, "store-of-another");
+  const [card] = /xylem-peer:\S+/.exec(spawnSync(process.env.XYLEM_PROGRAM, ["--store", home, "inbox", "card"]).stdout);
+  const sealed = await share(path.join(room, "film.bin"), "--for", card, "--web-listen", "127.0.0.1:0");
+  await assert.rejects(get(sealed.link).open(), failsWith("encrypted"));
   const free = await new Promise((resolve) => {
     const server = net.createServer().listen(0, "127.0.0.1", () => {
       const { port } = server.address();
