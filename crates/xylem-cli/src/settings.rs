@@ -113,11 +113,12 @@ fn tables(text: &str) -> Result<FileTable, String> {
 }
 
 /// The headers of the tables that can contain settings; the first one is the place above all tables.
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 11] = [
     "",
     "[dht]",
     "[node]",
     "[node.multicast]",
+    "[node.ethernet]",
     "[node.management]",
     "[node.relay]",
     "[node.repo]",
@@ -259,6 +260,7 @@ struct NodeTable {
     cs_directory: Option<PathBuf>,
     cs_directory_bytes: Option<u64>,
     multicast: Option<MulticastTable>,
+    ethernet: Option<EthernetTable>,
     management: Option<ManagementTable>,
     relay: Option<RelayTable>,
     repo: Option<RepoTable>,
@@ -275,6 +277,13 @@ struct MulticastTable {
     ipv6: Option<bool>,
     group_v6: Option<SocketAddrV6>,
     interfaces: Option<Vec<IpAddr>>,
+    ad_hoc: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EthernetTable {
+    devices: Vec<String>,
     ad_hoc: Option<bool>,
 }
 
@@ -453,6 +462,12 @@ impl NodeTable {
                 config.multicast_link = LinkType::AdHoc;
             }
         }
+        if let Some(ethernet) = self.ethernet {
+            config.ethernet = ethernet.devices;
+            if ethernet.ad_hoc == Some(true) {
+                config.ethernet_link = LinkType::AdHoc;
+            }
+        }
         if let Some(management) = self.management {
             config.localhop = management.localhop.unwrap_or(false);
             config.readvertise = management.readvertise.unwrap_or(false);
@@ -595,6 +610,9 @@ mod tests {
             regions = ["/isp/site"]
             [node.multicast]
             enabled = false
+            [node.ethernet]
+            devices = ["eth0"]
+            ad_hoc = true
             [node.management]
             localhop = true
             anchors = ["/etc/xylem/anchor.cert"]
@@ -631,6 +649,7 @@ mod tests {
         assert_eq!(config.cs_directory_bytes, 9);
         assert!(config.certificate.is_some());
         assert_eq!(config.multicast, None);
+        assert_eq!((config.ethernet, config.ethernet_link), (vec!["eth0".into()], LinkType::AdHoc));
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!(config.certificates.len(), 1);
         assert_eq!(config.schema, Some(PathBuf::from("/etc/xylem/commands.lvs")));
@@ -689,10 +708,11 @@ mod tests {
         assert_eq!((lan, map, public), (Some(true), Some(true), Some(false)));
         let Some(DhtSetting::Table(table)) = dht else { panic!("a table") };
         all!(table, DhtTable { bootstrap, codes, volunteers });
-        let (multicast, management, relay, repo, route, strategy, ..) = all!(
+        let (multicast, ethernet, management, relay, repo, route, strategy, ..) = all!(
             node.unwrap(),
             NodeTable {
                 multicast,
+                ethernet,
                 management,
                 relay,
                 repo,
@@ -725,6 +745,8 @@ mod tests {
             multicast.unwrap(),
             MulticastTable { enabled, group, ipv6, group_v6, interfaces, ad_hoc }
         );
+        let EthernetTable { devices, ad_hoc } = ethernet.unwrap();
+        assert_eq!((devices.len(), ad_hoc), (1, Some(false)));
         all!(
             management.unwrap(),
             ManagementTable { localhop, readvertise, anchors, certificates, schema, unix_sockets }

@@ -5,6 +5,7 @@
 //! answers through [`Engine::send`] and sends Interests through [`Engine::ask`].
 
 mod error;
+mod ethernet;
 mod faces;
 
 mod addresses;
@@ -209,6 +210,7 @@ impl Engine {
             .filter_map(FaceListener::uri)
             .collect();
         found.extend(net.plain_sockets.locals().map(|local| FaceUri::Udp(endpoint(local))));
+        found.extend(net.plain_sockets.ethernet.listening().map(FaceUri::Dev));
         found.extend(net.link_sockets.locals().map(|local| FaceUri::Xylem(endpoint(local))));
         found
     }
@@ -283,6 +285,7 @@ impl Engine {
                 PollSource::Second(i) => self.receive_second(i, source)?,
                 PollSource::Udp(i) => self.receive_udp(i, source)?,
                 PollSource::Multicast(i) => self.receive_multicast(i, source)?,
+                PollSource::Ethernet(device) => self.receive_ethernet(device, source),
                 PollSource::Listener(i) => self.accept(i),
                 PollSource::Carrier(id) => self.receive_carrier(id, source),
                 PollSource::Extra(number) => self.receive_extra(number, source),

@@ -123,6 +123,10 @@ impl Engine {
                 self.bind_unix(path)?;
                 return Ok(FaceAddress::Unix(path.clone()));
             }
+            PeerAddress::Ethernet { .. } => {
+                let what = "interfaces for Ethernet stand in the settings, [node.ethernet] devices";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, what));
+            }
             PeerAddress::Relayed { .. } => return Err(io::ErrorKind::Unsupported.into()),
         };
         Ok(FaceAddress::Uri(uri))

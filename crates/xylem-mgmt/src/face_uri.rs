@@ -279,7 +279,8 @@ impl fmt::Display for UriAuthority {
 
 impl FaceUri {
     /// The FaceUri in a text that also states how to dial it: before the address of an encrypted link the key of its
-    /// other end, `KEY@`, and after it the server's name, `?sni=NAME`. Neither is part of the FaceUri.
+    /// other end, `KEY@`, and after it the server's name, `?sni=NAME`; after an Ethernet address the interface, `%eth0`.
+    /// None of them is part of the FaceUri.
     ///
     /// # Errors
     /// As of [`str::parse`].
@@ -290,8 +291,19 @@ impl FaceUri {
                 let at = at.split_once("?sni=").map_or(at, |(at, _name)| at);
                 format!("{scheme}://{at}").parse()
             }
-            _ => text.parse(),
+            _ => match Self::split_device(text) {
+                Some((uri, _)) => uri.parse(),
+                None => text.parse(),
+            },
         }
+    }
+
+    /// Splits `ether://[ADDRESS%DEVICE]` into the FaceUri's text and the name of the interface; `None` for another text.
+    pub fn split_device(text: &str) -> Option<(String, &str)> {
+        let (address, device) =
+            text.strip_prefix("ether://[")?.strip_suffix(']')?.split_once('%')?;
+        let is_name = !device.is_empty() && !device.contains(['[', ']', '/', '%', ' ']);
+        is_name.then(|| (format!("ether://[{address}]"), device))
     }
 
     /// The scheme in writing: with the IP version where it is known.
@@ -349,10 +361,19 @@ mod tests {
             ("xylem://192.0.2.1", "xylem://192.0.2.1:7348"),
             ("xylem+tls://a5a5@[2001:db8::1]?sni=cdn.example", "xylem+tls://[2001:db8::1]:443"),
             ("udp4://192.0.2.1", "udp4://192.0.2.1:6363"),
+            ("ether://[08:00:27:01:02:0F%eth0]", "ether://[08:00:27:01:02:0f]"),
         ] {
             assert_eq!(FaceUri::of_dialled(text).unwrap().to_string(), uri);
         }
-        for wrong in ["udp4://a5a5@192.0.2.1", "xylem://a5a5@", "xylem://a@b@c", "xylem"] {
+        for wrong in [
+            "udp4://a5a5@192.0.2.1",
+            "xylem://a5a5@",
+            "xylem://a@b@c",
+            "xylem",
+            "ether://[08:00:27:01:02:0f%]",
+            "ether://[08:00:27:01:02:0f%a/b]",
+            "ether://[08:00:27:01:02:0f%eth0",
+        ] {
             assert!(FaceUri::of_dialled(wrong).is_err(), "{wrong}");
         }
     }

@@ -41,6 +41,10 @@ pub struct NodeConfig {
     /// Whether all neighbours in a group receive each other (`MultiAccess`) or not (`AdHoc`: an Interest may go back
     /// to where it came from).
     pub multicast_link: LinkType,
+    /// Interfaces for NDN over Ethernet: a face to NDN's group on each, and one for each neighbour that sends Interests.
+    pub ethernet: Vec<String>,
+    /// As `multicast_link`, of those groups.
+    pub ethernet_link: LinkType,
     /// Permanent routes.
     pub routes: Vec<NodeRoute>,
     /// Strategies by prefix.
@@ -139,6 +143,8 @@ impl NodeConfig {
             multicast_v6: None,
             multicast_link: LinkType::MultiAccess,
             multicast_interfaces: Vec::new(),
+            ethernet: Vec::new(),
+            ethernet_link: LinkType::MultiAccess,
             routes: Vec::new(),
             strategies: Vec::new(),
             regions: Vec::new(),
@@ -183,6 +189,7 @@ impl NodeConfig {
         self.listen = self.listen.map(links).filter(|listen: &Vec<_>| !listen.is_empty());
         self.relay.get_or_insert_with(RelayOptions::default);
         (self.multicast, self.multicast_v6) = (None, None);
+        self.ethernet.clear();
         self.connect.clear();
         self.routes.clear();
         self.strategies.clear();
