@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddrV4, SocketAddrV6};
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -257,6 +258,7 @@ struct NodeTable {
     cs_packets: Option<usize>,
     cs_bytes: Option<usize>,
     unsolicited_data: Option<String>,
+    default_hop_limit: Option<u8>,
     cs_directory: Option<PathBuf>,
     cs_directory_bytes: Option<u64>,
     multicast: Option<MulticastTable>,
@@ -424,6 +426,7 @@ impl NodeTable {
         if let Some(word) = self.unsolicited_data {
             config.unsolicited = unsolicited(&word)?;
         }
+        config.default_hop_limit = self.default_hop_limit.and_then(NonZeroU8::new);
         set(&mut config.cs_directory_bytes, self.cs_directory_bytes);
         config.cs_directory = self.cs_directory;
         config.interests_per_second = match self.interests_per_second {
@@ -605,6 +608,7 @@ mod tests {
             cs_packets = 3
             cs_bytes = 5
             unsolicited_data = "admit-local"
+            default_hop_limit = 32
             cs_directory = "/var/cache/xylem"
             cs_directory_bytes = 9
             regions = ["/isp/site"]
@@ -644,6 +648,7 @@ mod tests {
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
         assert_eq!(config.unsolicited, UnsolicitedPolicy::AdmitLocal);
+        assert_eq!(config.default_hop_limit, NonZeroU8::new(32));
         assert_eq!(config.max_routes, 500);
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
         assert_eq!(config.cs_directory_bytes, 9);
@@ -736,6 +741,7 @@ mod tests {
                 cs_packets,
                 cs_bytes,
                 unsolicited_data,
+                default_hop_limit,
                 cs_directory,
                 cs_directory_bytes,
                 regions

@@ -1,6 +1,7 @@
 //! [`NodeConfig`]: a node's settings. The command reads settings files, not this crate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -61,6 +62,8 @@ pub struct NodeConfig {
     pub cs_bytes: usize,
     /// What becomes of Data for which no Interest is pending.
     pub unsolicited: UnsolicitedPolicy,
+    /// The HopLimit that Interests without one get as they are forwarded; `None`: they stay without.
+    pub default_hop_limit: Option<NonZeroU8>,
     /// Directory for cached packets that do not fit in memory; `None`: they are dropped.
     pub cs_directory: Option<PathBuf>,
     /// Most bytes in that directory.
@@ -153,6 +156,7 @@ impl NodeConfig {
             cs_packets: 65_536,
             cs_bytes: 64 << 20,
             unsolicited: UnsolicitedPolicy::default(),
+            default_hop_limit: None,
             cs_directory: None,
             cs_directory_bytes: 1 << 30,
             cs_medium: FileMedium::default(),

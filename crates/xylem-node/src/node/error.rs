@@ -189,7 +189,6 @@ impl Failure for NodeError {
             Self::NoSocket
             | Self::Place(_)
             | Self::Multicast { .. }
-            | Self::Ethernet { .. }
             | Self::NoInterface { .. }
             | Self::Route { .. }
             | Self::Strategy { .. }
@@ -197,6 +196,7 @@ impl Failure for NodeError {
             | Self::Anchor { .. }
             | Self::Clients { .. } => Blame::Usage,
             Self::Interfaces(_)
+            | Self::Ethernet { .. }
             | Self::Directory { .. }
             | Self::Cache { .. }
             | Self::Repository { .. }

@@ -131,6 +131,7 @@ impl NodeSetup {
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
         forwarding.unsolicited = config.unsolicited;
+        forwarding.default_hop_limit = config.default_hop_limit;
         let forwarder =
             Forwarder::new(forwarding, ForwarderSeed::from_random(xylem_base::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
