@@ -17,6 +17,8 @@ mod discovery;
 mod dump;
 mod endings;
 mod ends;
+#[cfg(target_os = "linux")]
+mod ethernet;
 mod far;
 mod floods;
 mod follow;
