@@ -60,6 +60,7 @@ mod schema;
 mod schema_used;
 mod scrub;
 mod scrub_missing;
+mod secure_web_socket;
 mod seeds;
 mod self_learning;
 mod service;

@@ -11,16 +11,23 @@ use xylem_mgmt::{FaceUri, Persistency};
 use xylem_peers::reachable::{PeerAddress, endpoint};
 
 use super::listening::scope_of;
-use super::{Engine, EngineEvent, FaceEnd, Network};
+use super::{Engine, EngineEvent, FaceEnd, Network, PollSource};
 use crate::faces::{EngineFace, Transport};
-use xylem_sockets::WebSocketFace;
 use xylem_sockets::{CarrierDial, ETHERNET_GROUP};
 use xylem_sockets::{PacketStream, StreamSocket};
+use xylem_sockets::{WebSocketDial, WebSocketFace};
 
 /// Pause before a permanent face is dialled again.
 const REDIAL: Duration = Duration::from_secs(1);
 /// A connection that is not up after this time is given up.
 const OPENING: Duration = Duration::from_secs(15);
+
+/// Whether a WebSocket is within TLS.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Encryption {
+    None,
+    Tls,
+}
 
 impl Engine {
     /// Also answers dialers that know this knock instead of our key; see [`xylem_link::Endpoint::answer_knock`]. False
@@ -175,7 +182,14 @@ impl Engine {
                 Transport::Udp { socket, remote: *address, unproven: None }
             }
             PeerAddress::Tcp(address) => self.connect_tcp(id, *address)?,
-            PeerAddress::WebSocket(address) => self.connect_web_socket(id, *address)?,
+            PeerAddress::WebSocket(address) => {
+                let to = WebSocketDial { address: *address, name: None };
+                self.connect_web_socket(id, to, Encryption::None)?
+            }
+            PeerAddress::SecureWebSocket { address, name } => {
+                let to = WebSocketDial { address: *address, name: name.as_deref() };
+                self.connect_web_socket(id, to, Encryption::Tls)?
+            }
             PeerAddress::Unix(path) => self.connect_unix(id, path)?,
             PeerAddress::Ethernet { device, address } => {
                 self.connect_ethernet(id, device, *address)?
@@ -226,10 +240,17 @@ impl Engine {
         })
     }
 
-    fn connect_web_socket(&mut self, id: FaceId, to: SocketAddr) -> io::Result<Transport> {
-        let stream = TcpStream::connect(to)?;
-        self.open(id, |token, poll| {
-            let face = WebSocketFace::dialled(stream, to.to_string(), token, poll)?;
+    fn connect_web_socket(
+        &mut self,
+        id: FaceId,
+        to: WebSocketDial<'_>,
+        encryption: Encryption,
+    ) -> io::Result<Transport> {
+        let stream = TcpStream::connect(to.address)?;
+        let Network { polling, web_tls, .. } = &mut self.net;
+        let tls = (encryption == Encryption::Tls).then_some(web_tls);
+        polling.register(PollSource::Face(id), |token, poll| {
+            let face = WebSocketFace::dialled(stream, to, tls, token, poll)?;
             Ok(Transport::WebSocket(Box::new(face)))
         })
     }
@@ -372,7 +393,9 @@ fn scope_to(peer: &PeerAddress) -> FaceScope {
         | PeerAddress::Relayed { .. }
         | PeerAddress::Udp(_)
         | PeerAddress::Ethernet { .. } => FaceScope::NonLocal,
-        PeerAddress::Tcp(address) | PeerAddress::WebSocket(address) => scope_of(*address),
+        PeerAddress::Tcp(address)
+        | PeerAddress::WebSocket(address)
+        | PeerAddress::SecureWebSocket { address, .. } => scope_of(*address),
         PeerAddress::Unix(_) => FaceScope::Local,
     }
 }

@@ -68,7 +68,7 @@ use polling::{PollSource, SocketPoll};
 pub use program::Program;
 use reaching::RelayConnections;
 pub use reaching::{RelayHandle, RelayNotice, RelayUse};
-use xylem_sockets::{Carriers, EcnCapability, ReadBuffer};
+use xylem_sockets::{Carriers, EcnCapability, ReadBuffer, WebTlsClient};
 
 /// Longest sleep, so that a raised stop flag is noticed.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -97,6 +97,7 @@ pub struct Network {
     plain_sockets: PlainSockets,
     listeners: Vec<FaceListener>,
     carriers: Carriers,
+    web_tls: WebTlsClient,
     reaching: RelayConnections,
     /// Other protocols on the sockets of links.
     sharers: SocketSharers,
@@ -151,6 +152,7 @@ impl Engine {
             plain_sockets: PlainSockets::default(),
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
+            web_tls: WebTlsClient::default(),
             reaching: RelayConnections::new(local_prefix),
             sharers: SocketSharers::default(),
             relaying: None,

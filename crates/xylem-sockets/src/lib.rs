@@ -22,9 +22,11 @@ mod site;
 mod stream;
 #[cfg(unix)]
 pub mod unix;
+mod web_tls;
 mod websocket;
 
 mod carriers;
+mod pipe;
 
 pub use buffers::BufferPool;
 pub use carriers::{CarrierAccept, CarrierDial, CarrierId, Carriers, HostIsFull};
@@ -36,7 +38,8 @@ pub use probe::IcmpProbe;
 pub use site::{Site, SitePage};
 pub use stream::{PacketStream, ReadBuffer, ReadResult, StreamSocket};
 pub use udp::{EcnCapability, Oversize, ReceivedTrain, Udp};
-pub use websocket::WebSocketFace;
+pub use web_tls::{WebTlsClient, WebTlsServer};
+pub use websocket::{WebSocketDial, WebSocketFace};
 
 /// The Ethernet address of NDN's multicast group; NFD has the same.
 pub const ETHERNET_GROUP: [u8; 6] = [0x01, 0x00, 0x5e, 0x00, 0x17, 0xaa];

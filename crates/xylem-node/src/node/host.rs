@@ -215,6 +215,7 @@ fn peer_of(uri: &FaceUri, dialled: Option<&str>) -> Result<PeerAddress, CommandR
         FaceUri::Udp(at)
         | FaceUri::Tcp(at)
         | FaceUri::WebSocket(at)
+        | FaceUri::SecureWebSocket(at)
         | FaceUri::Xylem(at)
         | FaceUri::Carried(_, at) => Some(&at.host),
         _ => None,
@@ -226,7 +227,7 @@ fn peer_of(uri: &FaceUri, dialled: Option<&str>) -> Result<PeerAddress, CommandR
         return Err(unacceptable("port 0 is no port of another machine"));
     }
     let peer = match (uri, dialled) {
-        (FaceUri::Xylem(_) | FaceUri::Carried(..), Some(dialled)) => {
+        (FaceUri::Xylem(_) | FaceUri::Carried(..) | FaceUri::SecureWebSocket(_), Some(dialled)) => {
             dialled.parse().map_err(|e: PeerUriError| unacceptable(e))?
         }
         _ => PeerUri::try_from(uri.clone()).map_err(unacceptable)?,

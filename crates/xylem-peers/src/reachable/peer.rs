@@ -26,6 +26,13 @@ pub enum PeerAddress {
     Tcp(SocketAddr),
     /// NDN over WebSocket, `ws://HOST:PORT`.
     WebSocket(SocketAddr),
+    /// NDN over WebSocket within TLS, `wss://HOST:PORT`.
+    SecureWebSocket {
+        /// Where it listens.
+        address: SocketAddr,
+        /// The host's name, for which the certificate has to be; `None`: its address.
+        name: Option<String>,
+    },
     /// NDN over a Unix socket, `unix:///PATH`.
     Unix(PathBuf),
     /// NDN over Ethernet, `ether://[ADDRESS%DEVICE]`.
@@ -100,7 +107,7 @@ impl PeerAddress {
                 let uri = self.face_uri().to_string();
                 return Some(uri.replace(']', &format!("%{device}]")));
             }
-            Self::Carried { name, .. } => name.as_ref(),
+            Self::Carried { name, .. } | Self::SecureWebSocket { name, .. } => name.as_ref(),
             _ => None,
         };
         let uri = self.face_uri();
@@ -200,6 +207,7 @@ impl From<&PeerAddress> for FaceAddress {
             PeerAddress::Tcp(address) => Self::Tcp(*address),
             PeerAddress::WebSocket(address) => Self::WebSocket(*address),
             PeerAddress::Unix(path) => Self::Unix(path.clone()),
+            PeerAddress::SecureWebSocket { .. } => Self::Uri(peer.face_uri()),
             PeerAddress::Ethernet { device, .. } => Self::Ethernet(peer.face_uri(), device.clone()),
             PeerAddress::Carried { carrier, address, .. } => Self::Carried(*carrier, *address),
             PeerAddress::Relayed { at, .. } => Self::Relayed(*at),

@@ -58,7 +58,7 @@ pub enum PeerUriError {
     Place(#[from] HostPortError),
     /// Its scheme is unknown.
     #[error(
-        "{0:?}: use HOST:PORT, xylem://, udp://, tcp://, ws://, unix:///, xylem+tls://, xylem+ws://, \
+        "{0:?}: use HOST:PORT, xylem://, udp://, tcp://, ws://, wss://, unix:///, xylem+tls://, xylem+ws://, \
          xylem+wss:// or xylem+doh://"
     )]
     Scheme(String),
@@ -90,8 +90,8 @@ pub enum ResolveError {
 }
 
 /// A place to dial or listen: `[KEY@]HOST:PORT` (encrypted link), or a [`FaceUri`] that can be dialled:
-/// `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`, `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]` or
-/// `unix:///PATH`; or an encrypted link within a TCP connection: `xylem+tls://[KEY@]HOST[:PORT][?sni=NAME]`,
+/// `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`, `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]`,
+/// `wss://HOST[:PORT][?sni=NAME]` or `unix:///PATH`; or an encrypted link within a TCP connection: `xylem+tls://[KEY@]HOST[:PORT][?sni=NAME]`,
 /// `xylem+ws://`, `xylem+wss://`, `xylem+doh://`. `NAME` is the host name sent to the server if it differs from HOST.
 /// `ether://[ADDRESS%DEVICE]` is an Ethernet address that this interface reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -131,6 +131,11 @@ impl PeerUri {
             FaceUri::Tcp(at) => (&PeerAddress::Tcp, at),
             FaceUri::WebSocket(at) => (&PeerAddress::WebSocket, at),
             FaceUri::Carried(carrier, at) => return self.resolve_carried(*carrier, at, look_up),
+            FaceUri::SecureWebSocket(at) => {
+                let name = self.server_name(at);
+                let secure = |address| PeerAddress::SecureWebSocket { address, name: name.clone() };
+                return Ok(self.addresses(at, look_up)?.into_iter().map(secure).collect());
+            }
             other => return Err(NotDiallable(other.clone()).into()),
         };
         Ok(self.addresses(endpoint, look_up)?.into_iter().map(peer).collect())
@@ -145,16 +150,21 @@ impl PeerUri {
         Ok(Self { key: None, sni: None, device: Some(device), face })
     }
 
+    /// The name of a server within TLS: the one that is stated, or else its host's.
+    fn server_name(&self, at: &UriAuthority) -> Option<String> {
+        match (&self.sni, &at.host) {
+            (Some(name), _) | (None, UriHost::Name(name)) => Some(name.clone()),
+            _ => None,
+        }
+    }
+
     fn resolve_carried(
         &self,
         carrier: Carrier,
         at: &UriAuthority,
         look_up: LookUp<'_>,
     ) -> Result<Vec<PeerAddress>, ResolveError> {
-        let name = match (&self.sni, &at.host) {
-            (Some(name), _) | (None, UriHost::Name(name)) => Some(name.clone()),
-            _ => None,
-        };
+        let name = self.server_name(at);
         let peer =
             |address| PeerAddress::Carried { carrier, address, name: name.clone(), key: self.key };
         Ok(self.addresses(at, look_up)?.into_iter().map(peer).collect())
@@ -184,6 +194,7 @@ impl TryFrom<FaceUri> for PeerUri {
             | FaceUri::Udp(_)
             | FaceUri::Tcp(_)
             | FaceUri::WebSocket(_)
+            | FaceUri::SecureWebSocket(_)
             | FaceUri::Carried(..) => Ok(Self { key: None, sni: None, device: None, face }),
             other => Err(NotDiallable(other)),
         }
@@ -212,6 +223,10 @@ impl FromStr for PeerUri {
                 let (at, sni) = split_sni(at)?;
                 (key, sni, format!("{scheme}://{at}"))
             }
+            Some(("wss", rest)) => {
+                let (at, sni) = split_sni(rest)?;
+                (None, sni, format!("wss://{at}"))
+            }
             Some(_) => (None, None, text.to_owned()),
         };
         let face: FaceUri = uri.parse().map_err(|why: FaceUriError| match why {
@@ -231,6 +246,7 @@ impl PeerAddress {
             Self::Tcp(address) => FaceUri::Tcp(endpoint(*address)),
             Self::WebSocket(address) => FaceUri::WebSocket(endpoint(*address)),
             Self::Unix(path) => FaceUri::Unix(path.to_string_lossy().into_owned()),
+            Self::SecureWebSocket { address, .. } => FaceUri::SecureWebSocket(endpoint(*address)),
             Self::Ethernet { address, .. } => FaceUri::Ether(*address),
             Self::Carried { carrier, address, .. } => {
                 FaceUri::Carried(*carrier, endpoint(*address))
@@ -268,6 +284,11 @@ mod tests {
             ),
             ("udp://192.0.2.1".to_owned(), "udp4://192.0.2.1:6363".to_owned()),
             ("tcp://[2001:db8::1]".to_owned(), "tcp6://[2001:db8::1]:6363".to_owned()),
+            ("wss://192.0.2.1".to_owned(), "wss://192.0.2.1:443".to_owned()),
+            (
+                "wss://192.0.2.1:9?sni=ndn.example".to_owned(),
+                "wss://192.0.2.1:9?sni=ndn.example".to_owned(),
+            ),
             (
                 "ether://[02:00:00:00:00:0A%eth0]".to_owned(),
                 "ether://[02:00:00:00:00:0a%eth0]".to_owned(),
