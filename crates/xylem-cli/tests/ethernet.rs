@@ -237,7 +237,8 @@ def answer():
             return frame
 
 # What is no packet, and a packet for others, makes no face and no answer.
-send(interest(), to=bytes.fromhex("020000000aff"))
+for others in ("020000000aff", "ffffffffffff", "01005e000001"):
+    send(interest(), to=bytes.fromhex(others))
 for length in list(range(0, 60)) + [random.randrange(60, 1500) for _ in range(200)]:
     send(random.randbytes(length))
 for cut in range(len(interest())):

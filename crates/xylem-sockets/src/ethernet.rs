@@ -18,7 +18,7 @@ use nix::sys::socket::{self, LinkAddr, SockaddrStorage};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use xylem_packet::frame_len;
 
-use crate::EthernetFrame;
+use crate::{ETHERNET_GROUP, EthernetFrame};
 
 /// The EtherType of NDN, assigned by the IEEE.
 const ETHER_TYPE: [u8; 2] = [0x86, 0x24];
@@ -133,7 +133,9 @@ impl EthernetSocket {
             };
             if from.as_ref().is_some_and(is_ours) {
                 let frame = self.buffer.split_to(len.min(FRAME_LEN)).freeze();
-                into.extend(EthernetFrame::of(&frame));
+                // Frames for all stations, or for another group, are for other protocols.
+                let is_meant = |of: &EthernetFrame| [self.address, ETHERNET_GROUP].contains(&of.to);
+                into.extend(EthernetFrame::of(&frame).filter(is_meant));
             }
         }
         Ok(true)
