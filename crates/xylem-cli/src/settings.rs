@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddrV4, SocketAddrV6};
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -113,11 +114,12 @@ fn tables(text: &str) -> Result<FileTable, String> {
 }
 
 /// The headers of the tables that can contain settings; the first one is the place above all tables.
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 11] = [
     "",
     "[dht]",
     "[node]",
     "[node.multicast]",
+    "[node.ethernet]",
     "[node.management]",
     "[node.relay]",
     "[node.repo]",
@@ -256,9 +258,11 @@ struct NodeTable {
     cs_packets: Option<usize>,
     cs_bytes: Option<usize>,
     unsolicited_data: Option<String>,
+    default_hop_limit: Option<u8>,
     cs_directory: Option<PathBuf>,
     cs_directory_bytes: Option<u64>,
     multicast: Option<MulticastTable>,
+    ethernet: Option<EthernetTable>,
     management: Option<ManagementTable>,
     relay: Option<RelayTable>,
     repo: Option<RepoTable>,
@@ -275,6 +279,13 @@ struct MulticastTable {
     ipv6: Option<bool>,
     group_v6: Option<SocketAddrV6>,
     interfaces: Option<Vec<IpAddr>>,
+    ad_hoc: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EthernetTable {
+    devices: Vec<String>,
     ad_hoc: Option<bool>,
 }
 
@@ -415,6 +426,7 @@ impl NodeTable {
         if let Some(word) = self.unsolicited_data {
             config.unsolicited = unsolicited(&word)?;
         }
+        config.default_hop_limit = self.default_hop_limit.and_then(NonZeroU8::new);
         set(&mut config.cs_directory_bytes, self.cs_directory_bytes);
         config.cs_directory = self.cs_directory;
         config.interests_per_second = match self.interests_per_second {
@@ -451,6 +463,12 @@ impl NodeTable {
             config.multicast_interfaces = multicast.interfaces.unwrap_or_default();
             if multicast.ad_hoc == Some(true) {
                 config.multicast_link = LinkType::AdHoc;
+            }
+        }
+        if let Some(ethernet) = self.ethernet {
+            config.ethernet = ethernet.devices;
+            if ethernet.ad_hoc == Some(true) {
+                config.ethernet_link = LinkType::AdHoc;
             }
         }
         if let Some(management) = self.management {
@@ -590,11 +608,15 @@ mod tests {
             cs_packets = 3
             cs_bytes = 5
             unsolicited_data = "admit-local"
+            default_hop_limit = 32
             cs_directory = "/var/cache/xylem"
             cs_directory_bytes = 9
             regions = ["/isp/site"]
             [node.multicast]
             enabled = false
+            [node.ethernet]
+            devices = ["eth0"]
+            ad_hoc = true
             [node.management]
             localhop = true
             anchors = ["/etc/xylem/anchor.cert"]
@@ -626,11 +648,13 @@ mod tests {
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
         assert_eq!(config.unsolicited, UnsolicitedPolicy::AdmitLocal);
+        assert_eq!(config.default_hop_limit, NonZeroU8::new(32));
         assert_eq!(config.max_routes, 500);
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
         assert_eq!(config.cs_directory_bytes, 9);
         assert!(config.certificate.is_some());
         assert_eq!(config.multicast, None);
+        assert_eq!((config.ethernet, config.ethernet_link), (vec!["eth0".into()], LinkType::AdHoc));
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!(config.certificates.len(), 1);
         assert_eq!(config.schema, Some(PathBuf::from("/etc/xylem/commands.lvs")));
@@ -689,10 +713,11 @@ mod tests {
         assert_eq!((lan, map, public), (Some(true), Some(true), Some(false)));
         let Some(DhtSetting::Table(table)) = dht else { panic!("a table") };
         all!(table, DhtTable { bootstrap, codes, volunteers });
-        let (multicast, management, relay, repo, route, strategy, ..) = all!(
+        let (multicast, ethernet, management, relay, repo, route, strategy, ..) = all!(
             node.unwrap(),
             NodeTable {
                 multicast,
+                ethernet,
                 management,
                 relay,
                 repo,
@@ -716,6 +741,7 @@ mod tests {
                 cs_packets,
                 cs_bytes,
                 unsolicited_data,
+                default_hop_limit,
                 cs_directory,
                 cs_directory_bytes,
                 regions
@@ -725,6 +751,8 @@ mod tests {
             multicast.unwrap(),
             MulticastTable { enabled, group, ipv6, group_v6, interfaces, ad_hoc }
         );
+        let EthernetTable { devices, ad_hoc } = ethernet.unwrap();
+        assert_eq!((devices.len(), ad_hoc), (1, Some(false)));
         all!(
             management.unwrap(),
             ManagementTable { localhop, readvertise, anchors, certificates, schema, unix_sockets }

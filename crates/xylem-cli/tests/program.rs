@@ -17,6 +17,8 @@ mod discovery;
 mod dump;
 mod endings;
 mod ends;
+#[cfg(target_os = "linux")]
+mod ethernet;
 mod far;
 mod floods;
 mod follow;
@@ -58,6 +60,7 @@ mod schema;
 mod schema_used;
 mod scrub;
 mod scrub_missing;
+mod secure_web_socket;
 mod seeds;
 mod self_learning;
 mod service;

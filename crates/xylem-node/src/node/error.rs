@@ -48,6 +48,14 @@ pub enum NodeError {
         /// The system's error.
         why: io::Error,
     },
+    /// An interface of the settings cannot be used for NDN over Ethernet.
+    #[error("cannot use {device} ([node.ethernet] devices): {why}")]
+    Ethernet {
+        /// Its name.
+        device: String,
+        /// The system's error.
+        why: io::Error,
+    },
     /// The settings name an interface for multicast that is not here.
     #[error("no interface of this machine has the address {address} ([node.multicast] interfaces)")]
     NoInterface {
@@ -188,6 +196,7 @@ impl Failure for NodeError {
             | Self::Anchor { .. }
             | Self::Clients { .. } => Blame::Usage,
             Self::Interfaces(_)
+            | Self::Ethernet { .. }
             | Self::Directory { .. }
             | Self::Cache { .. }
             | Self::Repository { .. }

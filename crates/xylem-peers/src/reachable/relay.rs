@@ -233,7 +233,7 @@ impl FromStr for Relay {
             Some((text, token)) => (text, Some(token.parse()?)),
             None => (text, None),
         };
-        let PeerUri { key, sni, face } = text.parse()?;
+        let PeerUri { key, sni, face, device: _ } = text.parse()?;
         let (at, carried) = match face {
             FaceUri::Xylem(at) => (at, None),
             FaceUri::Carried(carrier, at) => (at, Some((carrier, sni))),
