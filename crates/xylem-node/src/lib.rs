@@ -14,6 +14,7 @@ mod dial;
 mod meeting;
 mod reaching;
 mod relay_key;
+mod relay_list;
 mod shaping;
 mod ticket_meeting;
 mod volunteers;
@@ -55,6 +56,7 @@ pub use node::{
 pub use peers::HostError;
 pub use reaching::{news, to_dial};
 pub use relay_key::{KeyQuestionError, key_of_relay};
+pub use relay_list::{OLD_LIST, RelayList, RelayListError};
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{
@@ -70,11 +72,13 @@ pub use xylem_forward::ForwardingStrategy;
 pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;
 pub use xylem_peers::admission::Prove;
+pub use xylem_peers::list_file::ListFileError;
 pub use xylem_peers::reachable::{
     FaceAddress, HostLookupError, HostPortError, LINK_PORT, LinkKeyError, NDN_PORT, NamedRelay,
     NotDiallable, PeerAddress, PeerUri, PeerUriError, PeerWay, Relay, RelayUriError, ResolveError,
     ServerNameError, WEB_SOCKET_PORT, WayTaken,
 };
+pub use xylem_peers::relay_list::{ListedRelays, RelayLineError};
 pub use xylem_reach::kind::{NatKind, ReachWay};
 pub use xylem_reach::relay::RelayCounters as RelayMetrics;
 pub use xylem_reach::relay::{

@@ -53,6 +53,13 @@ impl ShareReach {
         }
     }
 
+    /// Other relays are used from now on.
+    pub(super) fn use_relays(&mut self, keys: &[[u8; 32]]) {
+        if let Some(monitor) = &mut self.monitor {
+            monitor.use_relays(keys);
+        }
+    }
+
     /// Takes a relay's report.
     pub(super) fn on_relay(
         &mut self,
