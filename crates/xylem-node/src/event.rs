@@ -333,10 +333,16 @@ pub struct ReachStatus {
     pub says: String,
 }
 
-impl From<Reachability> for Event {
+impl From<Reachability> for ReachStatus {
     fn from(reach: Reachability) -> Self {
         let Reachability { way, at, proven, over_ipv4, nat, .. } = reach;
-        Self::Reach(ReachStatus { way, at, proven, over_ipv4, nat, says: reach.to_string() })
+        Self { way, at, proven, over_ipv4, nat, says: reach.to_string() }
+    }
+}
+
+impl From<Reachability> for Event {
+    fn from(reach: Reachability) -> Self {
+        Self::Reach(reach.into())
     }
 }
 

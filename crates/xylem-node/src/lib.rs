@@ -10,6 +10,7 @@ mod event;
 
 mod addresses;
 mod changes;
+mod dht_trial;
 mod dial;
 mod meeting;
 mod reaching;
@@ -38,6 +39,7 @@ mod verify;
 mod waking;
 
 pub use changes::at_changes;
+pub use dht_trial::{DhtStep, DhtTrialError, Itself, SeenPorts, try_dht};
 pub use discovery::{
     AnnounceOptions, DhtStart, PublicOptions, PublicSharer, PublicTarget, VolunteerUse, find_public,
 };
@@ -60,7 +62,8 @@ pub use relay_list::{OLD_LIST, RelayList, RelayListError};
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{
-    OneShare, ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, serve_group, share,
+    BY_DHT, OneShare, ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, serve_group,
+    share,
 };
 pub use verify::{VerifyMemoryOptions, VerifyOptions, verify, verify_memory};
 pub use xylem_app::RegisterError;

@@ -41,6 +41,7 @@ use crate::discovery::{AnnounceOptions, DhtStart};
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::reaching::announce_own_addresses;
+pub use reach::BY_DHT;
 use server::ShareServer;
 pub use service::{OneShare, ServiceHandle, ServiceSnapshot, serve, serve_group};
 use xylem_app::{RegisterError, Registrar};

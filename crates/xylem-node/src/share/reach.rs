@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::reaching;
 
 /// The text for a machine to which no address leads from elsewhere, but the DHT.
-const BY_DHT: &str = "from elsewhere through the DHT, where the NATs on both sides let it; else name a relay (--relay)";
+pub const BY_DHT: &str = "from elsewhere through the DHT, where the NATs on both sides let it; else name a relay (--relay)";
 
 /// What lists a share in the DHT.
 #[derive(Clone, Copy)]
