@@ -84,6 +84,7 @@ class Xylem:
 
     name = "xylem"
     shares_once = False
+    relay_flags = ()
 
     def __init__(self, options):
         self.program, self.with_relay = options.xylem, not options.no_relay
@@ -94,11 +95,14 @@ class Xylem:
             return
         # Its default addresses, except the socket in /run, which is this machine's.
         places = ["xylem://0.0.0.0:7348", "xylem://[::]:7348", "xylem+wss://0.0.0.0:443", "xylem+wss://[::]:443"]
-        command = [self.program, "--store", f"{work}/relay", "--json", "relay"]
+        command = [self.program, "--store", f"{work}/relay", "--json", "relay", *self.relay_flags]
         command += [f"--listen={place}" for place in places]
         log = self.start(internet, "relay", work, command)
-        uris = event(log, "relaying", 10)["uris"]
-        self.relays = [f"--relay={uri}" for uri in uris]
+        self.relays = [f"--relay={uri}" for uri in self.names_of(event(log, "relaying", 10))]
+
+    def names_of(self, relaying):
+        """What the sides name of the relay."""
+        return relaying["uris"]
 
     def restart_relay(self, internet, work, number):
         """Ends the relay by a signal and starts it again, as a service manager does."""
@@ -391,17 +395,29 @@ class Code(Xylem):
         return super().get(internet, work, out, *self.relays, *more)
 
 
+class CodeByHost(Code):
+    """The same with a relay that both sides name by its host alone."""
+
+    name = "xylem --code, relay without key"
+    relay_flags = ("--accept-open",)
+
+    def names_of(self, relaying):
+        return [host for host in relaying["hosts"] if host == RELAY]
+
+
 def code(options, pool):
     pairs = [("port-restricted", "port-restricted"), ("no UDP", "no UDP"), ("no UDP", "symmetric"), ("symmetric", "no UDP")]
     if options.pairs:
         pairs = [tuple(one.split(":")) for one in options.pairs.split(",")]
-    results = run_matrix(options, Code, pairs, options.tries, pool)
-    print("\n### Codes, with a relay\n\n| offerer | taker | |\n|---|---|---|")
-    for (a, b), rows in results.items():
-        print(f"| {a} | {b} | {cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end |")
-        if not all(row["exact"] for row in rows):
-            options.wrong.append(f"code: {a} → {b}: {[row.get('said') for row in rows if not row['exact']][0]}")
-    return [{"part": "code", "sharer": a, "getter": b, "tries": rows} for (a, b), rows in results.items()]
+    print("\n### Codes, with a relay\n\n| relay named by | offerer | taker | |\n|---|---|---|---|")
+    all_rows = []
+    for make, by in ((Code, "key and host"), (CodeByHost, "host")):
+        for (a, b), rows in run_matrix(options, make, pairs, options.tries, pool).items():
+            print(f"| {by} | {a} | {b} | {cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end |")
+            if not all(row["exact"] for row in rows):
+                options.wrong.append(f"code: {by}: {a} → {b}: {[row.get('said') for row in rows if not row['exact']][0]}")
+            all_rows.append({"part": "code", "by": by, "sharer": a, "getter": b, "tries": rows})
+    return all_rows
 
 
 class CodeByDht(Code):

@@ -1,4 +1,4 @@
-//! The settings file, in TOML: `relay`, `lan`, `map`, `public` and the table `[dht]` are for verbs that find peers. The tables
+//! The settings file, in TOML: `relay`, `lan`, `map`, `public` and the tables `[relay_list]` and `[dht]` are for verbs that find peers. The tables
 //! `[node]` and `[mailbox]` configure a node (docs/node.md lists every setting).
 
 use std::fmt;

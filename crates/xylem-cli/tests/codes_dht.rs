@@ -172,7 +172,8 @@ fn a_dht_without_answers_delays_no_code() {
     let began = Instant::now();
     let output = get(dir.path(), "ann", &nodes, &[&code]);
     assert_exit(&output, 3);
-    assert!(stderr(&output).contains("no node of the DHT answers"), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("no node of the DHT answers") && said.contains("over TCP"), "{said}");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     // A named address needs no DHT.
     assert_exit(&get(dir.path(), "bob", &nodes, &[&code, "--from", &share.link]), 0);
@@ -631,11 +632,11 @@ fn a_share_that_is_not_public_is_not_found_by_its_ticket() {
     assert_eq!(listed.flatten().count(), 0);
 }
 
-/// What `net reach --dht` shows: its exit code, and `good` and `says` of each step.
-fn tried(
-    dir: &Path,
-    bootstrap: &[String],
-) -> (Option<i32>, HashMap<String, (Option<bool>, String)>) {
+/// `good` and `says` of each step.
+type TrialSteps = HashMap<String, (Option<bool>, String)>;
+
+/// What `net reach --dht` shows, and its exit code.
+fn tried(dir: &Path, bootstrap: &[String]) -> (Option<i32>, TrialSteps) {
     let mut command = with_dht(&dir.join("store of reach"), bootstrap);
     command.args(["--json", "net", "reach", "--dht", "--no-map", "--listen", "127.0.0.1:0"]);
     let output = finish(command);

@@ -13,6 +13,9 @@ use crate::{Engine, EngineEvent};
 /// Pause before a relay that has lost its state is asked again for a peer that it does not have yet.
 const ASK_AGAIN: Duration = Duration::from_millis(400);
 
+/// Least pause before a relay that has refused the registration is dialled again.
+const REFUSED: Duration = Duration::from_secs(1);
+
 impl Engine {
     /// Asks for all wanted peers, and dials each right after its request: the relay can serve the request when the
     /// first datagram arrives.
@@ -191,7 +194,13 @@ impl Engine {
                 let face = relay.circuits.swap_remove(place).face;
                 self.fail_face(face, why);
             }
-            RelayEvent::Refused(None, why) => self.relay_failed(i, &why.to_string()),
+            RelayEvent::Refused(None, why) => {
+                self.relay_failed(i, &why.to_string());
+                // It is there: asking it sooner would not help.
+                let least = self.net.clock.now() + REFUSED;
+                let relay = &mut self.net.reaching.relays[i];
+                relay.again = relay.again.map(|at| at.max(least));
+            }
             RelayEvent::Observed { address, by } => {
                 let by_second = by == RelayPort::Second;
                 self.announce_candidates_again();
