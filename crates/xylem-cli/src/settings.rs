@@ -880,7 +880,10 @@ mod tests {
             ),
             ("[node]\ncost = 4", "\"cost\" is not a setting here; it belongs in [[node.route]]"),
             ("[node]\nlan = false", "\"lan\" is not a setting here; it belongs above all tables"),
-            ("[other]\nx = 1", "\"other\" is not a setting here; the settings here are relay, lan"),
+            (
+                "[other]\nx = 1",
+                "\"other\" is not a setting here; the settings here are relay, relay_list",
+            ),
             ("[dht]\ncode = false", "\"code\" is not a setting here; the nearest is \"codes\""),
             ("[relay_list]\nfile = \"/f\"", "signer"),
             ("[node", "line 1"),

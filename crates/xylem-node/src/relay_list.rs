@@ -193,8 +193,6 @@ mod tests {
 
     use super::*;
 
-    const NOW: UnixTime = UnixTime::new(Duration::from_secs(1_800_000_000));
-
     fn key(byte: &str) -> String {
         byte.repeat(32)
     }
@@ -208,19 +206,28 @@ mod tests {
     struct Signed {
         keyring: Keyring,
         list: RelayList,
+        /// When the key was made. A thread that reads the list has the clock of this machine.
+        made: UnixTime,
     }
 
     impl Signed {
         fn new(dir: &Path) -> Self {
             let keyring = Keyring::at(dir);
-            keyring.create("/org", KeyKind::Ed25519, NOW).unwrap();
+            let made = wall_clock();
+            keyring.create("/org", KeyKind::Ed25519, made).unwrap();
             let certificate = dir.join("org.cert");
             fs::write(&certificate, keyring.certificate("/org").unwrap()).unwrap();
             let signer = VerifyWith::Certificates(vec![certificate]);
-            Self { keyring, list: RelayList::new(dir.join("relays"), signer) }
+            Self { keyring, list: RelayList::new(dir.join("relays"), signer), made }
         }
 
-        fn write(&self, host: &str, at: UnixTime) {
+        /// So many seconds after the key was made.
+        fn after(&self, seconds: u64) -> UnixTime {
+            UnixTime::new(Duration::from_millis(self.made.milliseconds() + seconds * 1_000))
+        }
+
+        fn write(&self, host: &str, seconds: u64) {
+            let at = self.after(seconds);
             let text = format!("xylem relays 1\n{}@{host}:1\n", key("a1"));
             let signature =
                 sign_hash(&self.keyring, "/org", &xylem_hash::hash(text.as_bytes()), at).unwrap();
@@ -229,22 +236,19 @@ mod tests {
         }
     }
 
-    fn later(seconds: u64) -> UnixTime {
-        UnixTime::new(Duration::from_secs(1_800_000_000 + seconds))
-    }
-
     #[test]
     fn a_list_of_another_key_changed_or_older_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let mut signed = Signed::new(dir.path());
-        let read = |list: &mut RelayList| list.read(later(9));
+        let now = signed.after(9);
+        let read = |list: &mut RelayList| list.read(now);
         assert!(matches!(read(&mut signed.list), Err(RelayListError::File { .. })));
-        signed.write("a.example", later(5));
+        signed.write("a.example", 5);
         assert_eq!(hosts(&read(&mut signed.list).unwrap()), ["a.example:1"]);
         // An attacker that has replaced the file puts an earlier list there, with its signature.
-        signed.write("b.example", later(4));
+        signed.write("b.example", 4);
         assert!(matches!(read(&mut signed.list), Err(RelayListError::Older(_))));
-        signed.write("b.example", later(6));
+        signed.write("b.example", 6);
         assert_eq!(hosts(&read(&mut signed.list).unwrap()), ["b.example:1"]);
         fs::write(&signed.list.file, format!("xylem relays 1\n{}@c.example:1\n", key("a1")))
             .unwrap();
@@ -253,7 +257,7 @@ mod tests {
         // Anyone has a key, and may call it as the organisation's.
         let other = tempfile::tempdir().unwrap();
         let mut forged = Signed::new(other.path());
-        forged.write("c.example", later(7));
+        forged.write("c.example", 7);
         forged.list.signer = signed.list.signer.clone();
         let refused = read(&mut forged.list).unwrap_err();
         assert!(matches!(refused, RelayListError::Signature(KeyFileError::NotBelieved { .. })));
@@ -273,14 +277,14 @@ mod tests {
             wakes.recv().unwrap();
             watch.poll(AGAIN * hour).expect("it was read")
         };
-        signed.write("a.example", later(1));
+        signed.write("a.example", 1);
         assert_eq!(hosts(&at_hour(&mut watch, 1).unwrap()), ["a.example:1"]);
         // An earlier one does not replace it, also later.
-        signed.write("b.example", later(0));
+        signed.write("b.example", 0);
         for hour in 2..4 {
             assert!(matches!(at_hour(&mut watch, hour), Err(RelayListError::Older(_))));
         }
-        signed.write("c.example", later(2));
+        signed.write("c.example", 2);
         assert_eq!(hosts(&at_hour(&mut watch, 4).unwrap()), ["c.example:1"]);
     }
 }
