@@ -46,6 +46,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "xylem-hash",
             "xylem-packet",
+            "xylem-trust",
             "xylem-object",
             "xylem-forward",
             "xylem-mgmt",

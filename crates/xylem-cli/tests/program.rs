@@ -52,6 +52,7 @@ mod reach_attacks;
 mod reaching;
 mod relay;
 mod relay_access;
+mod relay_list;
 mod relay_orders;
 mod repair_other;
 mod restored;

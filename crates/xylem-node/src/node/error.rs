@@ -8,6 +8,7 @@ use xylem_base::{Blame, Failure};
 use xylem_forward::RouteError;
 use xylem_object::PublisherIdError;
 use xylem_packet::Name;
+use xylem_peers::list_file::ListFileError;
 use xylem_peers::reachable::ResolveError;
 use xylem_store::StoreError;
 use xylem_trust::{CertificateError, TrustError};
@@ -166,13 +167,7 @@ pub enum AnchorFlaw {
 pub enum ClientListError {
     /// The file cannot be read.
     #[error(transparent)]
-    Unread(#[from] io::Error),
-    /// The path is no regular file.
-    #[error("it is not a file")]
-    NotAFile,
-    /// The file is too large.
-    #[error("it has more than 32 MiB")]
-    TooLarge,
+    File(#[from] ListFileError),
     /// A line holds something else than a link key.
     #[error("line {number} is no link key: {why}")]
     Line {

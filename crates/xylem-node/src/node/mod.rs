@@ -199,7 +199,7 @@ impl NodeSetup {
         if self.config.listen.is_none() {
             relay::listen_further(&mut self.engine, on_event);
         }
-        relay::start(&mut self.engine, options, on_event);
+        relay::start(&mut self.engine, options, self.config.accept_open, on_event);
         relay::wake(&mut self.engine, &self.config.store, on_event);
         options.control.begin(wake_of(&mut self.engine)?);
         Ok(())
