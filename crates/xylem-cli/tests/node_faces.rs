@@ -366,3 +366,75 @@ fn unsolicited_data_of_programs_is_cached_where_the_settings_admit_it() {
         }
     }
 }
+
+/// A WebSocket to this machine, opened as by a page of `origin`.
+fn web_socket(address: &str, origin: Option<&str>) -> TcpStream {
+    let mut socket = TcpStream::connect(address).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    let origin = origin.map_or_else(String::new, |origin| format!("Origin: {origin}\r\n"));
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: {address}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n{origin}\
+         Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    );
+    socket.write_all(request.as_bytes()).unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        socket.read_exact(&mut byte).unwrap();
+        answer.push(byte[0]);
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&answer));
+    socket
+}
+
+/// Sends an Interest in a message.
+fn ask_by_web_socket(socket: &mut TcpStream, name: &str) {
+    let name = xylem_packet::Name::from_uri(name).unwrap();
+    let mut interest = Vec::new();
+    let builder = xylem_packet::InterestBuilder::new(name.as_ref());
+    builder.can_be_prefix(true).must_be_fresh(true).encode(&mut interest).unwrap();
+    // A binary message, masked by zeros.
+    let len = u8::try_from(interest.len()).unwrap();
+    assert!(len < 126);
+    socket.write_all(&[&[0x82, 0x80 | len, 0, 0, 0, 0][..], &interest].concat()).unwrap();
+}
+
+/// The first byte of the packet in the next message.
+fn next_by_web_socket(socket: &mut TcpStream) -> u8 {
+    let mut head = [0; 2];
+    socket.read_exact(&mut head).unwrap();
+    let len = match head[1] {
+        126 => {
+            let mut len = [0; 2];
+            socket.read_exact(&mut len).unwrap();
+            u16::from_be_bytes(len)
+        }
+        len => len.into(),
+    };
+    let mut packet = vec![0; len.into()];
+    socket.read_exact(&mut packet).unwrap();
+    packet[0]
+}
+
+/// Any page can make a browser connect to this machine. It is no program of this machine for that.
+#[test]
+fn a_page_from_elsewhere_does_not_command_the_node() {
+    const DATA: u8 = 0x06;
+    const LINK_PACKET: u8 = 0x64;
+    let dir = tempfile::tempdir().unwrap();
+    let node = Node::start(dir.path(), "");
+    let address = node.at("ws").strip_prefix("ws://").unwrap();
+    let status = "/localhost/nfd/status/general";
+    for ours in [None, Some("http://localhost:8080"), Some("http://[::1]")] {
+        let mut socket = web_socket(address, ours);
+        ask_by_web_socket(&mut socket, status);
+        assert_eq!(next_by_web_socket(&mut socket), DATA, "{ours:?}");
+    }
+    for theirs in ["https://example.org", "http://localhost.example.org", "null"] {
+        let mut socket = web_socket(address, Some(theirs));
+        // The node refuses a name that it has no route for, and nothing has come before that.
+        ask_by_web_socket(&mut socket, status);
+        ask_by_web_socket(&mut socket, "/nowhere");
+        assert_eq!(next_by_web_socket(&mut socket), LINK_PACKET, "{theirs}");
+    }
+}

@@ -1,14 +1,14 @@
 //! Packets in: from each kind of socket to the forwarder.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
 use xylem_forward::{DropReason, FaceId, FaceScope, IncomingPacket};
 use xylem_link::{CloseReason, LinkEvent};
 use xylem_packet::{MAX_PIT_TOKEN, frame_len};
-use xylem_peers::admission::FaceStanding;
+use xylem_peers::admission::{FaceKind, FaceStanding};
 use xylem_peers::reachable::PeerAddress;
 
 use super::dispatch::{Dispatch, is_data, place_in};
@@ -176,7 +176,10 @@ impl Engine {
         };
         self.net.faces.note_unflushed(id);
         match came_up {
-            Ok(true) => self.came_up(id),
+            Ok(true) => {
+                self.limit_foreign_page(id);
+                self.came_up(id);
+            }
             Ok(false) => {}
             Err(e) => return self.fail_face(id, e),
         }
@@ -185,6 +188,26 @@ impl Engine {
             Ok(true) => self.net.polling.unfinished(source),
             Ok(false) => {}
             Err(e) => self.fail_face(id, e),
+        }
+    }
+
+    /// A page in a browser of this machine is no program of it: anyone may have written it, and it must not command the
+    /// node, nor take the places of programs.
+    fn limit_foreign_page(&mut self, id: FaceId) {
+        let Some(face) = self.net.faces.get_mut(id) else { return };
+        let is_foreign = match &face.transport {
+            Transport::WebSocket(socket) => socket.is_of_foreign_page(),
+            _ => false,
+        };
+        if !is_foreign || face.scope != FaceScope::Local {
+            return;
+        }
+        face.scope = FaceScope::NonLocal;
+        let seat = face.seat.take();
+        self.forwarder.set_scope(id, FaceScope::NonLocal);
+        if let Some(seat) = seat {
+            self.net.admission.leave(seat);
+            self.seat(id, FaceKind::Connection, Ipv4Addr::LOCALHOST.into());
         }
     }
 

@@ -135,6 +135,13 @@ impl<S: Storage> Forwarder<S> {
         Some(self.faces.get(self.faces.number(face)?)?.settings)
     }
 
+    /// Changes a face's scope, before it carries anything. Nothing happens if the face is unknown.
+    pub fn set_scope(&mut self, face: FaceId, scope: FaceScope) {
+        if let Some(face) = self.faces.number(face).and_then(|number| self.faces.get_mut(number)) {
+            face.settings.scope = scope;
+        }
+    }
+
     /// A face's counters; `None` if it is unknown.
     pub fn counters(&self, face: FaceId) -> Option<FaceCounters> {
         Some(self.faces.get(self.faces.number(face)?)?.counters)

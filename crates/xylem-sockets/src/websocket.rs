@@ -5,15 +5,17 @@
 //! binary are ignored, as in NFD.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
 use tungstenite::handshake::client::ClientHandshake;
-use tungstenite::handshake::server::{NoCallback, ServerHandshake};
+use tungstenite::handshake::server::{Callback, ErrorResponse, Request, Response, ServerHandshake};
 use tungstenite::handshake::{HandshakeError, HandshakeRole, MidHandshake};
+use tungstenite::http::Uri;
 use tungstenite::protocol::{Message, Role, WebSocketConfig};
 use tungstenite::{Error, WebSocket};
 use xylem_carriers::Paced;
@@ -41,7 +43,7 @@ enum WebSocketState {
     /// The TCP connection is being made and, with TLS, the session.
     Opening(Box<Pipe>, WebSocketRole),
     Dialling(MidHandshake<ClientHandshake<Paced<Pipe>>>),
-    Accepting(MidHandshake<ServerHandshake<Paced<Pipe>, NoCallback>>),
+    Accepting(MidHandshake<ServerHandshake<Paced<Pipe>, PageOrigin>>),
     /// A connection at a site, which may ask for a page.
     Visiting(Box<SiteConnection>),
     Open(Box<WebSocket<Paced<Pipe>>>),
@@ -52,7 +54,7 @@ enum WebSocketState {
 enum WebSocketRole {
     /// The end that dialled, to this host and port.
     Client(String),
-    Server,
+    Server(PageOrigin),
 }
 
 /// The target of a dial.
@@ -72,6 +74,33 @@ pub struct WebSocketFace {
     train: Option<BytesMut>,
     /// Bytes that had been read when the last message was complete.
     whole: u64,
+    page: PageOrigin,
+}
+
+/// Whether a page of another machine opened the connection: browsers send the origin of the page (RFC 6455, section
+/// 10.2), other programs send none or what they like.
+#[derive(Clone, Default)]
+struct PageOrigin {
+    is_foreign: Arc<AtomicBool>,
+}
+
+impl Callback for PageOrigin {
+    #[allow(clippy::result_large_err)] // the library's
+    fn on_request(self, request: &Request, response: Response) -> Result<Response, ErrorResponse> {
+        let mut origins = request.headers().get_all("origin").iter();
+        let is_foreign = origins.any(|origin| !is_of_this_machine(origin.as_bytes()));
+        self.is_foreign.store(is_foreign, Ordering::Relaxed);
+        Ok(response)
+    }
+}
+
+/// Whether an origin names this machine by itself. A name that leads here is no proof, as its owner can let it lead
+/// anywhere.
+fn is_of_this_machine(origin: &[u8]) -> bool {
+    let Ok(uri) = Uri::try_from(origin) else { return false };
+    let host = uri.host().unwrap_or_default();
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    host == "localhost" || address.parse().is_ok_and(|ip: IpAddr| ip.to_canonical().is_loopback())
 }
 
 fn settings() -> WebSocketConfig {
@@ -85,7 +114,7 @@ fn settings() -> WebSocketConfig {
 
 impl WebSocketFace {
     fn new(state: WebSocketState, token: Token) -> Self {
-        Self { state, token, train: None, whole: 0 }
+        Self { state, token, train: None, whole: 0, page: PageOrigin::default() }
     }
 
     /// Takes an accepted connection; the handshake follows.
@@ -98,8 +127,9 @@ impl WebSocketFace {
         register(&mut socket, token, poll)?;
         let session = tls.map(WebTlsServer::session).transpose()?;
         let pipe = Pipe::new(socket, session.map(Into::into));
-        let opening = WebSocketState::Opening(Box::new(pipe), WebSocketRole::Server);
-        Ok(Self::new(opening, token))
+        let page = PageOrigin::default();
+        let role = WebSocketRole::Server(page.clone());
+        Ok(Self { page, ..Self::new(WebSocketState::Opening(Box::new(pipe), role), token) })
     }
 
     /// Takes a connection accepted by a site: it becomes a WebSocket, or is over when a page was served.
@@ -139,6 +169,11 @@ impl WebSocketFace {
     /// The token of its readiness events.
     pub fn token(&self) -> Token {
         self.token
+    }
+
+    /// Whether a page in a browser opened the connection, and came from another machine. Known once it has come up.
+    pub fn is_of_foreign_page(&self) -> bool {
+        self.page.is_foreign.load(Ordering::Relaxed)
     }
 
     /// Continues connecting. `Ok(true)`: it has just come up.
@@ -265,8 +300,8 @@ fn opening(mut pipe: Box<Pipe>, role: WebSocketRole) -> io::Result<(WebSocketSta
     let socket = Paced::new(*pipe, TURN);
     let authority = match role {
         WebSocketRole::Client(authority) => authority,
-        WebSocketRole::Server => {
-            let handshake = ServerHandshake::start(socket, NoCallback, Some(settings()));
+        WebSocketRole::Server(page) => {
+            let handshake = ServerHandshake::start(socket, page, Some(settings()));
             return continue_handshake(handshake, |ws| ws, WebSocketState::Accepting);
         }
     };
@@ -300,5 +335,30 @@ fn ended(e: Error) -> io::Error {
             io::Error::new(io::ErrorKind::UnexpectedEof, "closed")
         }
         other => io::Error::new(io::ErrorKind::InvalidData, other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_origins_by_loopback_are_of_this_machine() {
+        for origin in
+            ["http://localhost", "http://localhost:8080", "https://127.0.0.1", "http://[::1]:80"]
+        {
+            assert!(is_of_this_machine(origin.as_bytes()), "{origin}");
+        }
+        for origin in [
+            "https://example.org",
+            "http://localhost.example.org",
+            "http://127.0.0.1.example.org:80",
+            "null",
+            "",
+            "http://",
+            "\u{e9}",
+        ] {
+            assert!(!is_of_this_machine(origin.as_bytes()), "{origin}");
+        }
     }
 }
