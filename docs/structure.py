@@ -51,6 +51,8 @@ RENAMES = {
     "crates/xylem-files/src/overlay.rs": "a medium that passes the call to the disk",
     "crates/xylem-files/src/reads/view.rs": "a medium that passes the call to the disk",
     "crates/xylem-folder/src/apply.rs": "must not replace a concurrent change",
+    "crates/xylem-folder/src/place.rs": "must not replace a concurrent change",
+    "crates/xylem-folder/src/trash.rs": "puts a version back, and must not replace a concurrent change",
     "crates/xylem-mailbox/src/folder.rs": "flushes the folder of a file that is on the device",
     "crates/xylem-discovery/src/nodes.rs": "the DHT's nodes; their loss slows one start",
     "crates/xylem-cli/src/running.rs": "the note of a running process, of no use after it",
