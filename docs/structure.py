@@ -54,7 +54,6 @@ RENAMES = {
     "crates/xylem-folder/src/place.rs": "must not replace a concurrent change",
     "crates/xylem-folder/src/trash.rs": "puts a version back, and must not replace a concurrent change",
     "crates/xylem-mailbox/src/folder.rs": "flushes the folder of a file that is on the device",
-    "crates/xylem-discovery/src/nodes.rs": "the DHT's nodes; their loss slows one start",
     "crates/xylem-cli/src/running.rs": "the note of a running process, of no use after it",
     "crates/xylem-cli/src/service/unit.rs": "units of systemd, which `service install` can write again",
     "crates/xylem-sync/src/staged.rs": "content that is verified again before it is used",

@@ -110,7 +110,7 @@ pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_growing_tree, check_tree, segments_of_outboard};
 pub use collect::{CollectOptions, CollectSummary};
 pub use dirs::{create_dirs, keep_private, require_private};
-pub use disk::{DiskMedium, in_order};
+pub use disk::{DiskMedium, in_order, read_stream};
 pub use error::{Difference, StoreError};
 
 pub use attributes::{Attributes, OverwritePolicy, RefusedAttributes, set_attributes};

@@ -1,8 +1,7 @@
 //! Options and reports of a node that relays for other peers.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::Read;
+use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +12,7 @@ use xylem_object::ticket::Address;
 use xylem_peers::reachable::{LINK_PORT, PeerUri};
 use xylem_peers::{relay_bans, relay_clients};
 use xylem_reach::relay::{AllowedClients, RelayConfig};
+use xylem_store::read_stream;
 
 use super::control::{RelayAnswer, RelayControl, RelayOrder};
 use super::error::{ClientListError, NodeError};
@@ -66,13 +66,14 @@ impl RelayOptions {
         let Some(path) = &self.allow_file else { return Ok(self.allowed.clone()) };
         let wrong = |why: ClientListError| NodeError::Clients { path: path.clone(), why };
         let mut clients = self.allowed.clone().unwrap_or_default();
-        let mut text = String::new();
+        let mut text = Vec::new();
         // Opening a pipe would wait for a writer.
         if !path.metadata().map_err(|e| wrong(e.into()))?.is_file() {
             return Err(wrong(ClientListError::NotAFile));
         }
-        let file = File::open(path).map_err(|e| wrong(e.into()))?;
-        file.take(MAX_LIST + 1).read_to_string(&mut text).map_err(|e| wrong(e.into()))?;
+        read_stream(path, MAX_LIST + 1, &mut text).map_err(|e| wrong(e.into()))?;
+        let no_text = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+        let text = String::from_utf8(text).map_err(|e| wrong(no_text(e).into()))?;
         if text.len() as u64 > MAX_LIST {
             return Err(wrong(ClientListError::TooLarge));
         }
