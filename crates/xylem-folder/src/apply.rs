@@ -226,7 +226,11 @@ impl SyncFolder {
                 .keys()
                 .filter_map(|path| self.root.join(os_path(path)).parent().map(Path::to_path_buf));
             let folders: BTreeSet<PathBuf> = folders.collect();
-            self.write_through(&mut folders.iter().map(|dir| self.medium.sync_dir(dir)))?;
+            let sync = |dir: &PathBuf| match self.medium.sync_dir(dir) {
+                Err(e) if means_absent(&e) => Ok(()),
+                synced => synced,
+            };
+            self.write_through(&mut folders.iter().map(sync))?;
         }
         self.settle()?;
         self.delete_moved_from_trash()?;
@@ -257,7 +261,7 @@ impl SyncFolder {
             return Ok(());
         }
         let sync = |file: &PathBuf| match self.opened(file) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(e) if means_absent(&e) => Ok(()),
             file => file?.sync(),
         };
         self.write_through(&mut files.iter().map(sync))
