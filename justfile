@@ -100,6 +100,11 @@ python-integrations XYLEM="target/debug/xylem":
 npm *ARGS:
     crates/xylem-hash/npm/run {{ARGS}}
 
+# The npm package @xylem/web, in target/npm-web: puts it together, and tests it in Node and in Chromium.
+npm-web:
+    cargo build
+    crates/xylem-web/npm/run
+
 # Installs the C library: header, static and shared library, pkg-config file.
 install-c PREFIX="/usr/local":
     PREFIX={{PREFIX}} crates/xylem-ffi/install
@@ -116,3 +121,7 @@ dist *ARGS:
 # The Windows program under Wine.
 windows *ARGS:
     packaging/windows/smoke {{ARGS}}
+
+# This tree's speed beside another commit's, in turn: the tables and whole transfers (ten minutes, and two builds)
+speed COMMIT="HEAD~1":
+    python3 bench/all.py --quick --against {{COMMIT}}

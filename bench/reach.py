@@ -84,6 +84,7 @@ class Xylem:
 
     name = "xylem"
     shares_once = False
+    relay_flags = ()
 
     def __init__(self, options):
         self.program, self.with_relay = options.xylem, not options.no_relay
@@ -94,11 +95,20 @@ class Xylem:
             return
         # Its default addresses, except the socket in /run, which is this machine's.
         places = ["xylem://0.0.0.0:7348", "xylem://[::]:7348", "xylem+wss://0.0.0.0:443", "xylem+wss://[::]:443"]
-        command = [self.program, "--store", f"{work}/relay", "--json", "relay"]
+        command = [self.program, "--store", f"{work}/relay", "--json", "relay", *self.relay_flags]
         command += [f"--listen={place}" for place in places]
         log = self.start(internet, "relay", work, command)
-        uris = event(log, "relaying", 10)["uris"]
-        self.relays = [f"--relay={uri}" for uri in uris]
+        self.relays = [f"--relay={uri}" for uri in self.names_of(event(log, "relaying", 10))]
+
+    def names_of(self, relaying):
+        """What the sides name of the relay."""
+        return relaying["uris"]
+
+    def restart_relay(self, internet, work, number):
+        """Ends the relay by a signal and starts it again, as a service manager does."""
+        self.processes["relay"].send_signal(number)
+        self.processes["relay"].wait(10)
+        self.serve(internet, work)
 
     def share(self, internet, work, source, *more):
         command = [self.program, "--store", f"{work}/share", "--json", "share", source, *self.relays, *more]
@@ -284,9 +294,22 @@ def content(internet, until, what=None):
     return None
 
 
+def longest_pause(internet, process):
+    """The longest time in seconds in which no content arrived, until this getter ends."""
+    last, longest = time.monotonic(), 0
+    while process.poll() is None and time.monotonic() - last < DEADLINE:
+        time.sleep(0.01)
+        # A handshake within TCP has one or two large packets.
+        arrived = any(to == "g" and row["large"] > 2 for (_, to), row in internet.counts().items())
+        longest = max(longest, time.monotonic() - last)
+        if arrived:
+            last = time.monotonic()
+    return round(longest, 2)
+
+
 def change(options, what):
     """One case of `changes`."""
-    with network(options) as (internet, work):
+    with network(options) as (internet, work), concurrent.futures.ThreadPoolExecutor(1) as pool:
         program = Xylem(options)
         box = {"forget": 30} if what == "forgets" else {}
         if what in ("hairpin", "no hairpin"):
@@ -300,17 +323,23 @@ def change(options, what):
             for host, inside in (("s", "192.168.1.2"), ("g", "192.168.1.3")):
                 internet.host(host, [inside], "sb")
         else:
-            Place(internet, "s", "port-restricted", "30.0.0.1", "192.168.1.2", box)
-            Place(internet, "g", "port-restricted", "40.0.0.1", "192.168.1.3", box)
+            kind = "no UDP" if what.endswith("over TCP") else "symmetric" if what in RESTARTS else "port-restricted"
+            Place(internet, "s", kind, "30.0.0.1", "192.168.1.2", box)
+            Place(internet, "g", kind, "40.0.0.1", "192.168.1.3", box)
         program.serve(internet, work)
         program.share(internet, work, options.source)
         if what == "forgets":
             time.sleep(75)
 
-        def meanwhile(_process):
+        def meanwhile(process):
             if content(internet, DEADLINE) is None:
                 return {}
             time.sleep(1)
+            if what in RESTARTS:
+                restart = pool.submit(program.restart_relay, internet, work, RESTARTS[what])
+                gap = longest_pause(internet, process)
+                restart.result()
+                return {"gap": gap}
             if what == "the relay dies":
                 internet.tell("cut", name="relay", cut=True)
             else:
@@ -322,11 +351,16 @@ def change(options, what):
             gap = content(internet, DEADLINE)
             return {"gap": None if gap is None else round(gap + options.round_trip / 1e3, 2)}
 
-        acts = what.endswith("reboots") or what == "the relay dies"
+        acts = what.endswith("reboots") or what == "the relay dies" or what in RESTARTS
         return one_try(program, internet, work, options.source, 0, 40, meanwhile if acts else None)
 
 
-CHANGES = ["getter's NAT reboots", "sharer's NAT reboots", "the relay dies", "hairpin", "no hairpin", "one LAN", "forgets"]
+# How a relay ends that is started again, while all content passes through it.
+RESTARTS = {
+    "the relay restarts": signal.SIGTERM, "the relay restarts, over TCP": signal.SIGTERM,
+    "the relay is killed and restarts": signal.SIGKILL, "the relay is killed and restarts, over TCP": signal.SIGKILL,
+}  # fmt: skip
+CHANGES = ["getter's NAT reboots", "sharer's NAT reboots", "the relay dies", *RESTARTS, "hairpin", "no hairpin", "one LAN", "forgets"]
 
 
 def changes(options, pool):
@@ -361,13 +395,29 @@ class Code(Xylem):
         return super().get(internet, work, out, *self.relays, *more)
 
 
+class CodeByHost(Code):
+    """The same with a relay that both sides name by its host alone."""
+
+    name = "xylem --code, relay without key"
+    relay_flags = ("--accept-open",)
+
+    def names_of(self, relaying):
+        return [host for host in relaying["hosts"] if host == RELAY]
+
+
 def code(options, pool):
-    results = run_matrix(options, Code, [("port-restricted", "port-restricted")], options.tries, pool)
-    rows = next(iter(results.values()))
-    print(f"\n### Codes\n\n{cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end")
-    if not all(row["exact"] for row in rows):
-        options.wrong.append(f"code: {[row.get('said') for row in rows if not row['exact']][0]}")
-    return [{"part": "code", "tries": rows}]
+    pairs = [("port-restricted", "port-restricted"), ("no UDP", "no UDP"), ("no UDP", "symmetric"), ("symmetric", "no UDP")]
+    if options.pairs:
+        pairs = [tuple(one.split(":")) for one in options.pairs.split(",")]
+    print("\n### Codes, with a relay\n\n| relay named by | offerer | taker | |\n|---|---|---|---|")
+    all_rows = []
+    for make, by in ((Code, "key and host"), (CodeByHost, "host")):
+        for (a, b), rows in run_matrix(options, make, pairs, options.tries, pool).items():
+            print(f"| {by} | {a} | {b} | {cell(rows, options.round_trip)}; {median(rows, 'seconds')} s to the end |")
+            if not all(row["exact"] for row in rows):
+                options.wrong.append(f"code: {by}: {a} → {b}: {[row.get('said') for row in rows if not row['exact']][0]}")
+            all_rows.append({"part": "code", "by": by, "sharer": a, "getter": b, "tries": rows})
+    return all_rows
 
 
 class CodeByDht(Code):

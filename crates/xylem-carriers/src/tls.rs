@@ -1,7 +1,8 @@
-//! TLS 1.3 sessions around carriers (`rustls`): the offered parameters and the certificate.
+//! TLS 1.3 sessions around carriers and WebSockets (`rustls`): the offered parameters and the certificate.
 //!
-//! The certificate proves nothing here: the peer has to prove the link's key inside. So a client accepts any
-//! certificate, and a server without one generates it, in memory, for each run.
+//! A carrier's certificate proves nothing: the peer has to prove the link's key inside. So its client accepts any
+//! certificate, and a server without one generates it, in memory, for each run. A WebSocket of plain NDN has no key
+//! inside: its client checks the certificate as a browser does.
 
 use std::io;
 use std::net::IpAddr;
@@ -14,7 +15,7 @@ use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signat
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::version::TLS13;
-use rustls::{ClientConfig, DigitallySignedStruct, ServerConfig, SignatureScheme};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
 
 /// The protocol that both ends name, as a web server and its clients do.
 const ALPN: &[u8] = b"http/1.1";
@@ -98,6 +99,21 @@ pub fn client() -> io::Result<Arc<ClientConfig>> {
     config.alpn_protocols = vec![ALPN.to_vec()];
     // A resumed session would show an observer which connections belong to one client.
     config.resumption = Resumption::disabled();
+    log_keys(&mut config.key_log);
+    Ok(Arc::new(config))
+}
+
+/// Configuration of a client that accepts a server only with a certificate for its name, by one of these authorities.
+///
+/// # Errors
+/// None that the caller can cause.
+pub fn checking_client(authorities: RootCertStore) -> io::Result<Arc<ClientConfig>> {
+    let mut config = ClientConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&TLS13])
+        .map_err(|e| io::Error::other(e.to_string()))?
+        .with_root_certificates(authorities)
+        .with_no_client_auth();
+    config.alpn_protocols = vec![ALPN.to_vec()];
     log_keys(&mut config.key_log);
     Ok(Arc::new(config))
 }

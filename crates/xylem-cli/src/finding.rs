@@ -111,10 +111,10 @@ pub(crate) struct CodeDhtArgs {
     dht: DhtArgs,
 }
 
-/// Flags of the background node and of a relay, which show no codes: whether to use the DHT, and where to enter it.
+/// Flags of commands that show no codes: whether to use the DHT, and where to enter it.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct ServiceDhtArgs {
-    /// Do not use the DHT of BitTorrent: --public and --volunteer are refused [default: `dht` in the settings]
+    /// Do not use the DHT of BitTorrent: --public, --volunteer and `net reach --dht` are refused [default: `dht` in the settings]
     #[arg(
         long,
         env = "XYLEM_NO_DHT",
@@ -146,20 +146,48 @@ pub(crate) struct VolunteerArgs {
 impl VolunteerArgs {
     /// Where to list the relay; `None`: nowhere.
     pub(crate) fn start(&self, common: &Common) -> Result<Option<DhtStart>, CommandFailure> {
-        if !self.volunteer {
+        self.volunteer.then(|| self.dht.start("--volunteer", common)).transpose()
+    }
+}
+
+/// Flags of `net reach`: whether to try the DHT, and where to enter it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct DhtTrialArgs {
+    /// Try the BitTorrent DHT, too: which nodes answer, which addresses they see, whether it leads here, and whether it lists
+    /// volunteer relays
+    ///
+    /// These are the steps of a code and of a public share. This machine is listed under a random key; the nodes that are asked
+    /// see its address, and up to 24 listed relays for strangers are asked whether they are there.
+    #[arg(long)]
+    dht: bool,
+
+    #[command(flatten)]
+    nodes: ServiceDhtArgs,
+}
+
+impl DhtTrialArgs {
+    /// Where to enter the DHT, and the store that knows nodes; `None`: it is not tried.
+    pub(crate) fn start(&self, common: &Common) -> Result<Option<CodeDht>, CommandFailure> {
+        if !self.dht {
             return Ok(None);
         }
-        let settings = discovery_settings(common)?;
-        if self.dht.no_dht || !settings.dht {
-            let what = "the DHT is turned off (--no-dht, XYLEM_NO_DHT or `dht = false` in the settings), and --volunteer \
-                        needs it";
-            return Err(CommandFailure::new(Exit::Usage, what));
-        }
-        self.dht.dht.start(&settings).map(Some)
+        Ok(Some(CodeDht::new(self.nodes.start("--dht", common)?, &common.store()?)))
     }
 }
 
 impl ServiceDhtArgs {
+    /// Where to enter the DHT for this flag, which needs it.
+    fn start(&self, flag: &str, common: &Common) -> Result<DhtStart, CommandFailure> {
+        let settings = discovery_settings(common)?;
+        if self.no_dht || !settings.dht {
+            let what = format!(
+                "the DHT is turned off (--no-dht, XYLEM_NO_DHT or `dht = false` in the settings), and {flag} needs it"
+            );
+            return Err(CommandFailure::new(Exit::Usage, what));
+        }
+        self.dht.start(&settings)
+    }
+
     /// The flags as arguments for another run of this program.
     pub(crate) fn flags(&self) -> impl Iterator<Item = (&'static str, Option<String>)> {
         let off = self.no_dht.then_some(("--no-dht", None));

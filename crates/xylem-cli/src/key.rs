@@ -107,6 +107,9 @@ enum KeyCommand {
         /// The name that the key belongs to, such as /alice: needed if the file does not contain it, as OpenSSL's
         #[arg(long, value_name = "NAME")]
         identity: Option<String>,
+        /// FILE is a certificate; take its key from this directory of ndn-cxx or python-ndn (~/.ndn/ndnsec-key-file)
+        #[arg(long, value_name = "DIR", conflicts_with = "identity")]
+        tpm: Option<PathBuf>,
     },
     /// Delete a key for good, with its certificate
     Delete {
@@ -233,7 +236,10 @@ pub(crate) fn run(args: KeyArgs, common: &Common, out: &mut Out) -> Result<Exit,
                 false => format!("{file} holds the secret key: whoever reads it can sign as you"),
             });
         }
-        KeyCommand::Import { file, identity } => {
+        KeyCommand::Import { file, tpm: Some(tpm), .. } => {
+            show(&keyring.import_from_tpm(&file, &tpm, wall_clock())?, out)?;
+        }
+        KeyCommand::Import { file, identity, tpm: None } => {
             show(&keyring.import(&file, identity.as_deref(), wall_clock())?, out)?;
         }
         KeyCommand::Delete { key } => {

@@ -36,7 +36,7 @@ use xylem_node::{Event, NodeConfig, PeerUri};
 pub(crate) struct NodeArgs {
     /// Listen at this URI, not where the settings say
     ///
-    /// unix:///PATH, udp://HOST:PORT, tcp://HOST:PORT, ws://HOST:PORT or xylem://HOST:PORT (encrypted; within TCP as
+    /// unix:///PATH, udp://HOST:PORT, tcp://HOST:PORT, ws://HOST:PORT, wss:// or xylem://HOST:PORT (encrypted; in TCP as
     /// xylem+tls://, xylem+ws://, xylem+wss:// or xylem+doh://); can be repeated.
     #[arg(
         long,

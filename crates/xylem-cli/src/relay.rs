@@ -31,6 +31,7 @@ use xylem_node::{Event, PeerUri, RelayAnswer, RelayOrder};
   xylem relay --volunteer                    for strangers as well, who find it in the DHT
   xylem relay top                            shows the clients of the running relay
   xylem relay ban 192.0.2.0/24               keeps a network away from it
+  xylem relay --accept-open                  others may name it by its host alone
   xylem relay drain                          ends it when no pair uses it any more
   xylem share film.mkv --relay KEY@relay.example.org:7348   behind a router that lets no peer in
 

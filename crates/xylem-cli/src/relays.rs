@@ -1,11 +1,12 @@
 //! `--relay URI`: servers that connect peers which cannot reach each other directly (docs/spec/reach.md). No relay is
-//! contacted unless it is named: on the command line, in XYLEM_RELAY, in the settings, or by a ticket.
+//! contacted unless it is named: on the command line, in XYLEM_RELAY, in the settings or the list that they name, or by a ticket.
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit};
-use crate::settings;
+use crate::output::warning_line;
+use crate::settings::{self, RelaySetting};
 use clap::Args;
-use xylem_node::{NamedRelay, Relay, key_of_relay};
+use xylem_node::{NamedRelay, OLD_LIST, Relay, RelayList, key_of_relay, wall_clock};
 
 /// Replaces the tokens of relays in a message: it goes to logs.
 pub(crate) fn without_tokens(text: &str) -> String {
@@ -28,7 +29,7 @@ pub(crate) struct RelayArgs {
     ///
     /// It is used if neither side can reach the other (`net reach`: it is asked what it sees). `xylem relay` prints the
     /// value. Can be repeated. [default:
-    /// `relay` in the settings, else none]
+    /// `relay` in the settings or a list that an organisation has signed ([relay_list] there), else none]
     ///
     /// It forwards encrypted datagrams while there is no direct way. It learns keys, addresses, publishers, times and
     /// amounts; never names of files or content. UDP is tried first, then xylem+wss at TCP port 443 and at PORT;
@@ -54,14 +55,40 @@ impl RelayArgs {
 
     /// The relays to use: those of the flag or the variable, else those of the settings.
     pub(crate) fn relays(&self, common: &Common) -> Result<Vec<Relay>, CommandFailure> {
+        self.chosen(common).map(|chosen| chosen.relays)
+    }
+
+    /// The same, with the list from which they are.
+    pub(crate) fn chosen(&self, common: &Common) -> Result<ChosenRelays, CommandFailure> {
         let wrong = |why| CommandFailure::new(Exit::Usage, why);
         let named = match (self.named(), common.settings()) {
             ([], Some(settings)) => settings::relays(&settings).map_err(wrong)?,
-            (given, _) => given.to_vec(),
+            (given, _) => RelaySetting::Named(given.to_vec()),
+        };
+        let named = match named {
+            RelaySetting::Named(named) => named,
+            RelaySetting::Listed(list) => return listed(list, common),
         };
         let keyed: Result<Vec<Relay>, CommandFailure> = named.into_iter().map(keyed).collect();
-        Relay::gathered(keyed?).map_err(|why| wrong(format!("--relay: {why}")))
+        let relays = Relay::gathered(keyed?).map_err(|why| wrong(format!("--relay: {why}")))?;
+        Ok(ChosenRelays { relays, list: None })
     }
+}
+
+/// The relays that a command uses.
+pub(crate) struct ChosenRelays {
+    pub(crate) relays: Vec<Relay>,
+    /// The list of an organisation from which they are, if they are from one.
+    pub(crate) list: Option<RelayList>,
+}
+
+/// The relays of a list.
+fn listed(mut list: RelayList, common: &Common) -> Result<ChosenRelays, CommandFailure> {
+    let read = list.read(wall_clock())?;
+    if read.is_old(wall_clock()) && !common.quiet {
+        warning_line(OLD_LIST);
+    }
+    Ok(ChosenRelays { relays: read.relays, list: Some(list) })
 }
 
 /// The relay with its key: if it was named without, the key that it proves when it is asked.

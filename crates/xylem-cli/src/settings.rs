@@ -1,8 +1,9 @@
-//! The settings file, in TOML: `relay`, `lan`, `map`, `public` and the table `[dht]` are for verbs that find peers. The tables
+//! The settings file, in TOML: `relay`, `lan`, `map`, `public` and the tables `[relay_list]` and `[dht]` are for verbs that find peers. The tables
 //! `[node]` and `[mailbox]` configure a node (docs/node.md lists every setting).
 
 use std::fmt;
 use std::net::{IpAddr, SocketAddrV4, SocketAddrV6};
+use std::num::NonZeroU8;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,12 +15,13 @@ use relay::RelayTable;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
+use xylem_app::VerifyWith;
 use xylem_forward::{LinkType, UnsolicitedPolicy};
 use xylem_mailbox::MailboxConfig;
 use xylem_mgmt::FaceUri;
 use xylem_node::{
     ForwardingStrategy, MULTICAST_GROUP, MULTICAST_GROUP_V6, NamedRelay, NodeConfig, NodeRoute,
-    PeerUri, PeerUriError, Prove, RelayUriError, RepoOptions, VolunteerUse,
+    PeerUri, PeerUriError, Prove, RelayList, RelayUriError, RepoOptions, VolunteerUse,
 };
 use xylem_packet::Name;
 use xylem_reach::code::distance;
@@ -30,23 +32,45 @@ use xylem_reach::code::distance;
 /// One line, with the file's name and the line of the mistake.
 pub(crate) fn read(path: &Path, store: PathBuf) -> Result<NodeConfig, String> {
     let wrong = |what| format!("settings {}: {what}", path.display());
-    let FileTable { relay: _, lan: _, map: _, public: _, dht: _, node, mailbox } = file(path)?;
+    let FileTable { relay: _, relay_list: _, lan: _, map: _, public: _, dht: _, node, mailbox } =
+        file(path)?;
     let mut config = node.unwrap_or_default().apply(NodeConfig::new(store)).map_err(wrong)?;
     config.mailbox = mailbox.and_then(MailboxTable::settings);
     Ok(config)
 }
 
-/// The relays that a settings file names for all commands: `relay`, above its tables.
+/// The relays that a settings file names for all commands.
+#[derive(Debug)]
+pub(crate) enum RelaySetting {
+    /// `relay`, above its tables.
+    Named(Vec<NamedRelay>),
+    /// The table `[relay_list]`.
+    Listed(RelayList),
+}
+
+/// Reads `relay` and the table `[relay_list]`.
 ///
 /// # Errors
 /// As of [`read`].
-pub(crate) fn relays(path: &Path) -> Result<Vec<NamedRelay>, String> {
-    let named = file(path)?.relay.unwrap_or_default();
-    let wrong = |what| format!("settings {}: {what}", path.display());
-    let relay = |uri: &String| {
-        uri.parse().map_err(|e: RelayUriError| wrong(without_tokens(&format!("relay: {uri}: {e}"))))
-    };
-    named.iter().map(relay).collect()
+pub(crate) fn relays(path: &Path) -> Result<RelaySetting, String> {
+    let FileTable { relay, relay_list, .. } = file(path)?;
+    let wrong = |what: String| format!("settings {}: {what}", path.display());
+    match (relay, relay_list) {
+        (Some(_), Some(_)) => {
+            Err(wrong("both `relay` and [relay_list] name relays; give one of the two".into()))
+        }
+        (None, Some(table)) => table.list().map(RelaySetting::Listed).map_err(wrong),
+        (named, None) => {
+            let relay = |uri: &String| {
+                uri.parse().map_err(|e: RelayUriError| {
+                    wrong(without_tokens(&format!("relay: {uri}: {e}")))
+                })
+            };
+            let named: Result<Vec<NamedRelay>, String> =
+                named.unwrap_or_default().iter().map(relay).collect();
+            named.map(RelaySetting::Named)
+        }
+    }
 }
 
 /// Settings for the LAN, the router and the DHT, for all commands.
@@ -113,11 +137,13 @@ fn tables(text: &str) -> Result<FileTable, String> {
 }
 
 /// The headers of the tables that can contain settings; the first one is the place above all tables.
-const PLACES: [&str; 10] = [
+const PLACES: [&str; 12] = [
     "",
+    "[relay_list]",
     "[dht]",
     "[node]",
     "[node.multicast]",
+    "[node.ethernet]",
     "[node.management]",
     "[node.relay]",
     "[node.repo]",
@@ -204,12 +230,44 @@ impl<'de> Deserialize<'de> for DhtSetting {
 #[serde(deny_unknown_fields)]
 struct FileTable {
     relay: Option<Vec<String>>,
+    relay_list: Option<RelayListTable>,
     lan: Option<bool>,
     map: Option<bool>,
     public: Option<bool>,
     dht: Option<DhtSetting>,
     node: Option<NodeTable>,
     mailbox: Option<MailboxTable>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RelayListTable {
+    file: PathBuf,
+    signer: PathBuf,
+    read_seconds: Option<u64>,
+}
+
+impl RelayListTable {
+    fn list(self) -> Result<RelayList, String> {
+        let Self { file, signer, read_seconds } = self;
+        if file.to_string_lossy().contains("://") {
+            return Err(format!(
+                "relay_list file: {}: lists are files here, and are not fetched; let a timer fetch it and its .sig, for \
+                 example from a share with `xylem get`",
+                file.display()
+            ));
+        }
+        for (name, path) in [("file", &file), ("signer", &signer)] {
+            if !path.is_absolute() {
+                let path = path.display();
+                return Err(format!("relay_list {name}: {path}: give the path from the root"));
+            }
+        }
+        let signer = VerifyWith::Certificates(vec![signer]);
+        let mut list = RelayList::new(file, signer);
+        set(&mut list.again, read_seconds.map(|n| Duration::from_secs(n.max(1))));
+        Ok(list)
+    }
 }
 
 #[derive(Deserialize)]
@@ -256,9 +314,11 @@ struct NodeTable {
     cs_packets: Option<usize>,
     cs_bytes: Option<usize>,
     unsolicited_data: Option<String>,
+    default_hop_limit: Option<u8>,
     cs_directory: Option<PathBuf>,
     cs_directory_bytes: Option<u64>,
     multicast: Option<MulticastTable>,
+    ethernet: Option<EthernetTable>,
     management: Option<ManagementTable>,
     relay: Option<RelayTable>,
     repo: Option<RepoTable>,
@@ -275,6 +335,13 @@ struct MulticastTable {
     ipv6: Option<bool>,
     group_v6: Option<SocketAddrV6>,
     interfaces: Option<Vec<IpAddr>>,
+    ad_hoc: Option<bool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct EthernetTable {
+    devices: Vec<String>,
     ad_hoc: Option<bool>,
 }
 
@@ -415,6 +482,7 @@ impl NodeTable {
         if let Some(word) = self.unsolicited_data {
             config.unsolicited = unsolicited(&word)?;
         }
+        config.default_hop_limit = self.default_hop_limit.and_then(NonZeroU8::new);
         set(&mut config.cs_directory_bytes, self.cs_directory_bytes);
         config.cs_directory = self.cs_directory;
         config.interests_per_second = match self.interests_per_second {
@@ -451,6 +519,12 @@ impl NodeTable {
             config.multicast_interfaces = multicast.interfaces.unwrap_or_default();
             if multicast.ad_hoc == Some(true) {
                 config.multicast_link = LinkType::AdHoc;
+            }
+        }
+        if let Some(ethernet) = self.ethernet {
+            config.ethernet = ethernet.devices;
+            if ethernet.ad_hoc == Some(true) {
+                config.ethernet_link = LinkType::AdHoc;
             }
         }
         if let Some(management) = self.management {
@@ -590,11 +664,15 @@ mod tests {
             cs_packets = 3
             cs_bytes = 5
             unsolicited_data = "admit-local"
+            default_hop_limit = 32
             cs_directory = "/var/cache/xylem"
             cs_directory_bytes = 9
             regions = ["/isp/site"]
             [node.multicast]
             enabled = false
+            [node.ethernet]
+            devices = ["eth0"]
+            ad_hoc = true
             [node.management]
             localhop = true
             anchors = ["/etc/xylem/anchor.cert"]
@@ -626,11 +704,13 @@ mod tests {
         assert_eq!((config.interests_per_second, config.pit_quota), (Some(100), Some(10)));
         assert_eq!((config.pit_capacity, config.cs_packets, config.cs_bytes), (1000, 3, 5));
         assert_eq!(config.unsolicited, UnsolicitedPolicy::AdmitLocal);
+        assert_eq!(config.default_hop_limit, NonZeroU8::new(32));
         assert_eq!(config.max_routes, 500);
         assert_eq!(config.cs_directory, Some(PathBuf::from("/var/cache/xylem")));
         assert_eq!(config.cs_directory_bytes, 9);
         assert!(config.certificate.is_some());
         assert_eq!(config.multicast, None);
+        assert_eq!((config.ethernet, config.ethernet_link), (vec!["eth0".into()], LinkType::AdHoc));
         assert!(config.localhop && config.anchors.len() == 1);
         assert_eq!(config.certificates.len(), 1);
         assert_eq!(config.schema, Some(PathBuf::from("/etc/xylem/commands.lvs")));
@@ -684,15 +764,20 @@ mod tests {
             }};
         }
         let text = sample_in_force().replace("localhop = false", "localhop = true");
-        let FileTable { relay, lan, map, public, dht, node, mailbox } = tables(&text).unwrap();
+        let FileTable { relay, relay_list, lan, map, public, dht, node, mailbox } =
+            tables(&text).unwrap();
+        let RelayListTable { file, signer, read_seconds } = relay_list.unwrap();
+        assert!(RelayListTable { file, signer, read_seconds: None }.list().is_ok());
+        assert_eq!(read_seconds, Some(3_600));
         assert!(relay.is_some_and(|uris| uris[0].parse::<NamedRelay>().is_ok()));
         assert_eq!((lan, map, public), (Some(true), Some(true), Some(false)));
         let Some(DhtSetting::Table(table)) = dht else { panic!("a table") };
         all!(table, DhtTable { bootstrap, codes, volunteers });
-        let (multicast, management, relay, repo, route, strategy, ..) = all!(
+        let (multicast, ethernet, management, relay, repo, route, strategy, ..) = all!(
             node.unwrap(),
             NodeTable {
                 multicast,
+                ethernet,
                 management,
                 relay,
                 repo,
@@ -716,6 +801,7 @@ mod tests {
                 cs_packets,
                 cs_bytes,
                 unsolicited_data,
+                default_hop_limit,
                 cs_directory,
                 cs_directory_bytes,
                 regions
@@ -725,6 +811,8 @@ mod tests {
             multicast.unwrap(),
             MulticastTable { enabled, group, ipv6, group_v6, interfaces, ad_hoc }
         );
+        let EthernetTable { devices, ad_hoc } = ethernet.unwrap();
+        assert_eq!((devices.len(), ad_hoc), (1, Some(false)));
         all!(
             management.unwrap(),
             ManagementTable { localhop, readvertise, anchors, certificates, schema, unix_sockets }
@@ -775,6 +863,28 @@ mod tests {
     }
 
     #[test]
+    fn relays_are_named_or_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = |text: &str| {
+            std::fs::write(dir.path().join("settings"), text).unwrap();
+            relays(&dir.path().join("settings"))
+        };
+        let list =
+            |file: &str| format!("[relay_list]\nfile = \"{file}\"\nsigner = \"/org.cert\"\n");
+        assert!(matches!(of("").unwrap(), RelaySetting::Named(named) if named.is_empty()));
+        let RelaySetting::Listed(listed) = of(&list("/relays")).unwrap() else { panic!("a list") };
+        assert_eq!(listed.file, Path::new("/relays"));
+        for (text, says) in [
+            (format!("relay = []\n{}", list("/relays")), "one of the two"),
+            (list("relays"), "from the root"),
+            (list("https://example.org/relays"), "xylem get"),
+        ] {
+            let said = of(&text).unwrap_err();
+            assert!(said.contains(says) && !said.contains('\n'), "{text:?} said {said:?}");
+        }
+    }
+
+    #[test]
     fn every_table_has_settings_to_point_to() {
         for place in PLACES {
             assert!(!settings_of(place).is_empty(), "{place:?}");
@@ -798,8 +908,12 @@ mod tests {
             ),
             ("[node]\ncost = 4", "\"cost\" is not a setting here; it belongs in [[node.route]]"),
             ("[node]\nlan = false", "\"lan\" is not a setting here; it belongs above all tables"),
-            ("[other]\nx = 1", "\"other\" is not a setting here; the settings here are relay, lan"),
+            (
+                "[other]\nx = 1",
+                "\"other\" is not a setting here; the settings here are relay, relay_list",
+            ),
             ("[dht]\ncode = false", "\"code\" is not a setting here; the nearest is \"codes\""),
+            ("[relay_list]\nfile = \"/f\"", "signer"),
             ("[node", "line 1"),
             ("[mailbox]\nsize = 1", "size"),
             ("[node]\nlisten = [\"http://x\"]", "http"),

@@ -314,6 +314,7 @@ pub(crate) fn run(
         Some(PublicationKey::Named(which)) => (None, Some(which)),
         Some(PublicationKey::File(path)) => (Some(path), None),
     };
+    let chosen = args.relay.chosen(common)?;
     let options = ShareOptions {
         medium,
         follow,
@@ -325,7 +326,8 @@ pub(crate) fn run(
         recipients,
         listen: args.listen.places()?,
         announce: args.announced.announce,
-        relays: args.relay.relays(common)?,
+        relays: chosen.relays,
+        relay_list: chosen.list,
         certificate: args.tls_cert.zip(args.tls_key),
         plain,
         pages: if at_web.is_empty() { Vec::new() } else { web::pages() },

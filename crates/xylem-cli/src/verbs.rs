@@ -276,22 +276,46 @@ pub(crate) fn command() -> clap::Command {
 }
 
 /// The part of the command line that `args` can mean; `args` begin with the program's name. That is one verb if they
-/// name it first, and none if they ask for the version alone.
+/// name it, behind none but common options, and no verb if they ask for the version alone. The whole costs every run
+/// fifty million instructions.
 pub(crate) fn command_for(args: &[OsString]) -> clap::Command {
-    let word = |i: usize| args.get(i).and_then(|word| word.to_str()).unwrap_or_default();
+    let root = root();
+    let words = &args[first_word(args, &root)..];
+    let word = |i: usize| words.get(i).and_then(|word| word.to_str()).unwrap_or_default();
     let named = VERBS.iter().find(|verb| match verb.place() {
-        (None, name) => name == word(1),
-        (Some(group), name) => group == word(1) && name == word(2),
+        (None, name) => name == word(0),
+        (Some(group), name) => group == word(0) && name == word(1),
     });
     if let Some(verb) = named {
         return match verb.place() {
-            (None, _) => root().subcommand(verb.build()),
+            (None, _) => root.subcommand(verb.build()),
             (Some(group), _) => {
-                root().subcommand(group_named(group).build().subcommand(verb.build()))
+                root.subcommand(group_named(group).build().subcommand(verb.build()))
             }
         };
     }
-    if args.len() == 2 && ["-V", "--version"].contains(&word(1)) { root() } else { command() }
+    let asks_version = |word: &OsString| word == "-V" || word == "--version";
+    if args.len() == 2 && asks_version(&args[1]) { root } else { command() }
+}
+
+/// The place of the first word behind the common options and their values, at most the number of words.
+fn first_word(args: &[OsString], root: &clap::Command) -> usize {
+    let takes_value = |word: &str| {
+        root.get_arguments().filter(|arg| arg.get_action().takes_values()).any(|arg| {
+            let long = arg.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long));
+            long || arg
+                .get_short()
+                .is_some_and(|short| word.strip_prefix('-') == Some(short.to_string().as_str()))
+        })
+    };
+    let mut at = args.len().min(1);
+    while let Some(word) = args.get(at).and_then(|word| word.to_str()) {
+        if !word.starts_with('-') || word == "--" {
+            break;
+        }
+        at += 1 + usize::from(takes_value(word));
+    }
+    at.min(args.len())
 }
 
 /// Takes the task out of `matches`, which avoids a copy of them.
@@ -494,15 +518,33 @@ mod tests {
     #[test]
     fn a_subcommand_built_alone_has_the_same_help() {
         for verb in VERBS {
-            let args = ["xylem"].into_iter().chain(verb.words.split(' ')).map(OsString::from);
-            let mut alone = command_for(&args.collect::<Vec<_>>()).term_width(80);
+            let command_behind = |options: &[&str]| {
+                let words = options.iter().copied().chain(verb.words.split(' '));
+                let args = ["xylem"].into_iter().chain(words).map(OsString::from);
+                let alone = command_for(&args.collect::<Vec<_>>()).term_width(80);
+                assert_eq!(alone.get_subcommands().count(), 1, "{options:?} {}", verb.words);
+                alone
+            };
+            // The value of an option may be a verb's name.
+            command_behind(&["--store", "get", "--json", "-vq", "--color=never"]);
+            let mut alone = command_behind(&[]);
             alone.build();
-            assert_eq!(alone.get_subcommands().count(), 1, "{}", verb.words);
             let find =
                 |it: clap::Command, word| it.find_subcommand(word).expect("it is there").clone();
             let mut alone = verb.words.split(' ').fold(alone, find);
             let whole = built(verb.words).render_long_help().to_string();
             assert_eq!(alone.render_long_help().to_string(), whole, "{}", verb.words);
+        }
+    }
+
+    #[test]
+    fn other_words_before_a_verb_are_looked_up_in_all_verbs() {
+        for words in
+            [&["--"][..], &["--stor", "x", "get"], &["nonsense"], &["--store"], &["node"], &[]]
+        {
+            let args = ["xylem"].iter().chain(words).map(OsString::from);
+            let found = command_for(&args.collect::<Vec<_>>());
+            assert!(found.get_subcommands().count() > 1, "{words:?}");
         }
     }
 

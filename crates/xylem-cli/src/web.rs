@@ -35,6 +35,7 @@ pub(crate) fn pages() -> Vec<SitePage> {
         page!("/icon.svg", "icon.svg", "image/svg+xml", false),
         page!("/page.js", "page.js", "text/javascript; charset=utf-8", false),
         page!("/worker.js", "worker.js", "text/javascript; charset=utf-8", false),
+        page!("/engine.js", "engine.js", "text/javascript; charset=utf-8", false),
         page!("/xylem.wasm", "xylem.wasm.gz", "application/wasm", true),
     ]
 }

@@ -46,6 +46,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         &[
             "xylem-hash",
             "xylem-packet",
+            "xylem-trust",
             "xylem-object",
             "xylem-forward",
             "xylem-mgmt",
@@ -321,6 +322,7 @@ const FILE_USERS: &[(&str, &str)] = &[
     ("xylem-folder/src/watch.rs", "inotify reports changes; nothing is read or written"),
     ("xylem-folder/src/attributes/on_disk.rs", "extended attributes, which only disks have"),
     ("xylem-sockets/src/shared/mod.rs", "memory that another process maps, and its socket"),
+    ("xylem-sockets/src/ethernet.rs", "the system's table of network interfaces"),
     ("xylem-sockets/src/unix.rs", "paths of Unix sockets, which are no files"),
     ("xylem-client/src/put.rs", "reads what a program inserts; the client knows no store"),
     ("xylem-client/src/put/stretch.rs", "reads what a program inserts; the client knows no store"),

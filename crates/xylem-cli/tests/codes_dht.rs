@@ -172,7 +172,8 @@ fn a_dht_without_answers_delays_no_code() {
     let began = Instant::now();
     let output = get(dir.path(), "ann", &nodes, &[&code]);
     assert_exit(&output, 3);
-    assert!(stderr(&output).contains("no node of the DHT answers"), "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("no node of the DHT answers") && said.contains("over TCP"), "{said}");
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
     // A named address needs no DHT.
     assert_exit(&get(dir.path(), "bob", &nodes, &[&code, "--from", &share.link]), 0);
@@ -629,4 +630,71 @@ fn a_share_that_is_not_public_is_not_found_by_its_ticket() {
     #[expect(deprecated, reason = "the other one needs a runtime")]
     let listed = looks.get_peers(mainline::Id::from(getters));
     assert_eq!(listed.flatten().count(), 0);
+}
+
+/// `good` and `says` of each step.
+type TrialSteps = HashMap<String, (Option<bool>, String)>;
+
+/// What `net reach --dht` shows, and its exit code.
+fn tried(dir: &Path, bootstrap: &[String]) -> (Option<i32>, TrialSteps) {
+    let mut command = with_dht(&dir.join("store of reach"), bootstrap);
+    command.args(["--json", "net", "reach", "--dht", "--no-map", "--listen", "127.0.0.1:0"]);
+    let output = finish(command);
+    let events = String::from_utf8(output.stdout).expect("UTF-8");
+    let events = events.lines().map(|line| serde_json::from_str(line).expect("JSON"));
+    let steps = events.filter(|event: &serde_json::Value| event["event"] == "probe");
+    let step = |event: serde_json::Value| {
+        let text = |name: &str| event[name].as_str().expect("a text").to_owned();
+        (text("what"), (event["good"].as_bool(), text("says")))
+    };
+    (output.status.code(), steps.map(step).collect())
+}
+
+/// A machine that the DHT lists is told so, with each step, and the exit code says it too.
+#[test]
+fn a_trial_of_the_dht_finds_this_machine_there() {
+    let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
+    let (code, steps) = tried(dir.path(), &net.bootstrap[..2]);
+    assert_eq!(code, Some(0), "{steps:?}");
+    for what in ["dht_nodes", "dht_listed", "dht_found", "dht_nat"] {
+        assert_eq!(steps[what].0, Some(true), "{what}: {steps:?}");
+    }
+    assert!(steps["dht_address"].1.contains("nodes see this machine at 127.0.0.1:"), "{steps:?}");
+    assert_eq!(steps["dht_volunteers"].0, Some(false), "{steps:?}");
+    let mut command = with_dht(&dir.path().join("store of reach"), &net.bootstrap);
+    command.args(["net", "reach", "--dht", "--no-map", "--listen", "127.0.0.1:0"]);
+    let output = finish(command);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(
+        said.lines()
+            .last()
+            .is_some_and(|last| last.starts_with("Reach: from elsewhere through the DHT")),
+        "{said}"
+    );
+}
+
+/// Nodes that lie about where this machine is, that are silent, and a DHT that is turned off.
+#[test]
+fn a_trial_of_the_dht_tells_what_is_wrong() {
+    let ((bootstrap, _silent), dir) = (symmetric_world(), tempfile::tempdir().unwrap());
+    let _relay = volunteer(dir.path(), &bootstrap);
+    let (code, steps) = tried(dir.path(), &bootstrap);
+    assert_eq!(
+        (code, steps["dht_listed"].0, steps["dht_found"].0),
+        (Some(3), Some(true), Some(false)),
+        "{steps:?}"
+    );
+    // That relay answers.
+    assert_eq!(steps["dht_volunteers"].0, Some(true), "{steps:?}");
+
+    let silent = Victim::new();
+    let (code, steps) = tried(&dir.path().join("other"), &[silent.at().to_string()]);
+    assert_eq!((code, steps["dht_nodes"].0), (Some(3), Some(false)), "{steps:?}");
+    assert!(!steps.contains_key("dht_listed"), "{steps:?}");
+
+    let mut command = with_dht(&dir.path().join("third"), &bootstrap);
+    command.args(["net", "reach", "--dht", "--no-dht"]);
+    let output = finish(command);
+    assert_exit(&output, 2);
+    assert!(stderr(&output).contains("--dht needs it"), "{}", stderr(&output));
 }

@@ -43,6 +43,19 @@ MCowBQYDK2VwAyEAeGcKpSXCR8BWhK2A8prUNmDu4rdGLKYWryZBRGabW4Y=
 -----END PUBLIC KEY-----
 ";
 
+// Written by python-ndn 0.5.2 (`pyndnsec New-Item /pib/alice`, `Export-Cert`), its name as ndn-cxx names it.
+const TPM_NAME: &str = "1a4898b4a28720deb3a894563fc420cb7a16f2cea23610b4b01277d0d2fb331d";
+const TPM_KEY: &str = "MHcCAQEEICZzaG37gJRegFJRO7Tq8Bl5ii5xZ7eUVtgSnMzdi+FCoAoGCCqGSM49
+AwEHoUQDQgAE5/Vfu7k1XtzHlLhaUvwAl5yD0MADwN9Coxb5Ri/DTEHU6Y/nZqkb
+HK9kXCrKu4UXvxiovAuBZRogyhYsBdHpzQ==";
+const TPM_CERTIFICATE: &str = "Bv0BLAcrCANwaWIIBWFsaWNlCANLRVkICDvbk724loNaCARzZWxmNggAAAGiJIaj
+bxQJGAECGQQANu6AFVswWTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAATn9V+7uTVe
+3MeUuFpS/ACXnIPQwAPA30KjFvlGL8NMQdTpj+dmqRscr2RcKsq7hRe/GKi8C4Fl
+GiDKFiwF0enNFkwbAQMcHQcbCANwaWIIBWFsaWNlCANLRVkICDvbk724loNa/QD9
+Jv0A/g8xOTcwMDEwMVQwMDAwMDD9AP8PMjA0NjExMjhUMjMzODUzF0cwRQIgbtaZ
+qPNNbo9gqWKemOSxL3jG86Ikvg20hm2mYp8USfwCIQC4jIxTefbpw79GN43OT7XF
+vnzjzztM/CwBKWULJKmeQw==";
+
 fn run(store: &Path, args: &[&str]) -> Output {
     let mut command = xylem(store);
     command.args(args);
@@ -119,6 +132,39 @@ fn keys_of_openssl_are_imported_under_a_name() {
     let other = dir.path().join("other");
     let said = refused(&other, &["key", "import", text(&bobs), "--identity", "/alice"]);
     assert!(said.contains("the key in it has a name"), "{said}");
+}
+
+/// The file has neither a name nor its owner's: the certificate has.
+#[test]
+fn a_key_of_ndn_cxx_is_imported_by_its_certificate() {
+    let dir = tempfile::tempdir().unwrap();
+    let cert = file(dir.path(), "alice.cert", TPM_CERTIFICATE.as_bytes());
+    for (case, name) in [("lower", TPM_NAME.to_owned()), ("upper", TPM_NAME.to_uppercase())] {
+        let tpm = dir.path().join(case);
+        fs::create_dir_all(&tpm).unwrap();
+        let store = dir.path().join(format!("{case}-store"));
+        let import = ["key", "import", text(&cert), "--tpm", text(&tpm)];
+        let said = refused(&store, &import);
+        assert!(said.contains("has no key /pib/alice/KEY/"), "{said}");
+        let other = &P256[P256.find("-----BEGIN EC PRIVATE").unwrap()..];
+        let path = file(&tpm, &format!("{name}.privkey"), other.as_bytes());
+        let said = refused(&store, &import);
+        assert!(said.contains("another key with the same name"), "{said}");
+        assert!(events(&store, "key").is_empty(), "nothing was imported");
+
+        fs::write(&path, TPM_KEY).unwrap();
+        let came = printed(&store, &import);
+        assert!(came.starts_with("/pib/alice/KEY/%3B%DB%93%BD%B8%96%83Z"), "{came}");
+        let certificate = events(&store, "key")[0]["certificate"].to_string();
+        assert!(certificate.contains("/self/v=1795909133167"), "{certificate}");
+        // Again, as after a renewal of the certificate.
+        printed(&store, &import);
+        let sums = file(dir.path(), "SUMS", b"0000  a\n");
+        let sign = ["key", "sign", text(&sums), "--by", "/pib/alice"];
+        let signature = file(dir.path(), "SUMS.sig", printed(&store, &sign).as_bytes());
+        let check = ["key", "check", text(&sums), text(&signature), "--trust", text(&cert)];
+        printed(&store, &check);
+    }
 }
 
 /// The error names the kind of file that can't be imported.

@@ -106,7 +106,10 @@ fn a_relay_named_without_its_key_is_asked_for_it() {
         );
         let node = Node::with(&dir, &settings);
         let (key, at) = common::relaying::relay_at(node.at("xylem"));
+        common::until("relaying", || !node.told("relaying").is_empty());
+        let hosts = node.told("relaying").remove(0)["hosts"].clone();
         if opens {
+            assert_eq!(hosts, serde_json::json!([at.to_string()]));
             let store = dir.join("store");
             let share = Share::with(&place.source, &store, &["--relay", &at.to_string()]);
             common::until("it is registered", || {
@@ -115,6 +118,7 @@ fn a_relay_named_without_its_key_is_asked_for_it() {
             let ticket: Ticket = share.ticket.parse().expect("a ticket");
             assert_eq!(ticket.relays[0].key, key);
         } else {
+            assert_eq!(hosts, serde_json::json!([]));
             let mut command = xylem(&dir.join("store"));
             command.args(["share", "--relay", &at.to_string()]).arg(&place.source);
             let output = common::finish(command);

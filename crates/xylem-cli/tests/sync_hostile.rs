@@ -59,6 +59,7 @@ impl MaliciousMember {
             recipients: None,
             listen: vec![PeerAddress::Link { address: "127.0.0.1:0".parse().unwrap(), key: None }],
             announce: Vec::new(),
+            relay_list: None,
             relays: Vec::new(),
             certificate: None,
             plain: Vec::new(),

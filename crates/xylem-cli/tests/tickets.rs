@@ -521,3 +521,33 @@ fn an_invalid_relay_is_wrong_usage_in_one_line() {
         stderr(&output).contains("c.toml: relay: xylem://192.0.2.9:7348: a relay needs its key")
     );
 }
+
+/// A folder may be shared under several names. A ticket without a name fits each of them: also the one that this store
+/// has not met, and peers that answer with different ones.
+#[test]
+fn a_ticket_without_a_name_fits_each_name_of_the_content() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, sharer) = (dir.path().join("src"), dir.path().join("sharer"));
+    fs::create_dir_all(&folder).unwrap();
+    let content = noise(100_000, 3);
+    file(&folder, "large", &content);
+    let named = Share::with(&folder, &sharer, &["--as", "/n/1/src"]);
+    let plain = Share::start(&folder, &sharer);
+    assert_eq!(ticket_of(&plain).name, None);
+    assert_eq!(ticket_of(&plain).root, ticket_of(&named).root);
+
+    // The store has the manifest of one name, and the peer knows the other.
+    let store = dir.path().join("getter");
+    let fetched = |out: &str, arguments: &[&str]| {
+        let into = format!("{}/{out}/", dir.path().display());
+        let all = [arguments, &["-o", &into, "--no-serve", "--overwrite", "--timeout", "20"]];
+        let output = get(&store, &all.concat());
+        assert_exit(&output, 0);
+        assert!(!stderr(&output).contains("did not verify"), "{}", stderr(&output));
+        assert_eq!(fs::read(dir.path().join(out).join("src/large")).unwrap(), content);
+    };
+    fetched("first", &[&named.ticket]);
+    fetched("second", &[&plain.ticket]);
+    // Two peers answer, each with its name.
+    fetched("third", &[&plain.ticket, "--from", &named.link]);
+}

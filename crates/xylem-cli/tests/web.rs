@@ -53,7 +53,8 @@ fn pages_have_security_headers() {
     let dir = tempfile::tempdir().unwrap();
     let share = share(dir.path(), &["--web-listen", "127.0.0.1:0"]);
     let at = at(&share);
-    for path in ["/", "/style.css", "/icon.svg", "/page.js", "/worker.js", "/xylem.wasm"] {
+    let scripts = ["/page.js", "/worker.js", "/engine.js", "/xylem.wasm"];
+    for path in ["/", "/style.css", "/icon.svg"].into_iter().chain(scripts) {
         let answer = get(&at, "GET", path, "");
         assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{path}: {answer:.80}");
         let head = answer.split("\r\n\r\n").next().unwrap();

@@ -80,6 +80,7 @@ impl Engine {
     /// Exempts a face that another end has made from the limits, and counts its peer as proven.
     pub fn keep_face(&mut self, id: FaceId) {
         self.proven(id);
+        self.keep_ethernet_face(id);
         if let Some(seat) = self.net.faces.get_mut(id).and_then(|face| face.seat.take()) {
             self.net.admission.leave(seat);
         }

@@ -11,16 +11,23 @@ use xylem_mgmt::{FaceUri, Persistency};
 use xylem_peers::reachable::{PeerAddress, endpoint};
 
 use super::listening::scope_of;
-use super::{Engine, EngineEvent, FaceEnd, Network};
+use super::{Engine, EngineEvent, FaceEnd, Network, PollSource};
 use crate::faces::{EngineFace, Transport};
-use xylem_sockets::CarrierDial;
-use xylem_sockets::WebSocketFace;
+use xylem_sockets::{CarrierDial, ETHERNET_GROUP};
 use xylem_sockets::{PacketStream, StreamSocket};
+use xylem_sockets::{WebSocketDial, WebSocketFace};
 
 /// Pause before a permanent face is dialled again.
 const REDIAL: Duration = Duration::from_secs(1);
 /// A connection that is not up after this time is given up.
 const OPENING: Duration = Duration::from_secs(15);
+
+/// Whether a WebSocket is within TLS.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Encryption {
+    None,
+    Tls,
+}
 
 impl Engine {
     /// Also answers dialers that know this knock instead of our key; see [`xylem_link::Endpoint::answer_knock`]. False
@@ -73,7 +80,20 @@ impl Engine {
         {
             return self.face_of_group(*group);
         }
-        let id = self.face_to(peer, persistency);
+        if let PeerAddress::Ethernet { address: ETHERNET_GROUP, .. } = peer {
+            return self.face_of_ethernet_group(peer);
+        }
+        self.make_face(peer, persistency, LinkType::PointToPoint)
+    }
+
+    /// As [`Self::dial`], also for a group, with this type of link.
+    pub(super) fn make_face(
+        &mut self,
+        peer: &PeerAddress,
+        persistency: Persistency,
+        link_type: LinkType,
+    ) -> io::Result<FaceId> {
+        let id = self.face_to(peer, persistency, link_type);
         match self.connect(id, peer) {
             Ok(()) => Ok(id),
             Err(e) if persistency == Persistency::Permanent => {
@@ -89,17 +109,23 @@ impl Engine {
     }
 
     /// Makes a face to a peer, without a connection.
-    fn face_to(&mut self, peer: &PeerAddress, persistency: Persistency) -> FaceId {
+    fn face_to(
+        &mut self,
+        peer: &PeerAddress,
+        persistency: Persistency,
+        link_type: LinkType,
+    ) -> FaceId {
         let now = self.now();
         let scope = scope_to(peer);
-        let id = self.forwarder.add_face(self.settings_of(scope, LinkType::PointToPoint));
+        let id = self.forwarder.add_face(self.settings_of(scope, link_type));
         let (remote, local) = (peer.face_uri(), FaceUri::Null);
         let mut face = EngineFace::new(Transport::Down(now), peer.into(), remote, local);
         face.peer = Some(peer.clone());
         face.scope = scope;
+        face.link_type = link_type;
         face.persistency = persistency;
         face.last_received = now;
-        if let PeerAddress::Udp(_) = peer {
+        if let PeerAddress::Udp(_) | PeerAddress::Ethernet { .. } = peer {
             face.set_datagrams();
         }
         self.net.faces.insert(id, face);
@@ -112,7 +138,7 @@ impl Engine {
         if self.net.link_sockets.is_empty() {
             self.bind_link(wildcard(SocketAddr::from(([0; 4], 0))))?;
         }
-        let id = self.face_to(peer, Persistency::Persistent);
+        let id = self.face_to(peer, Persistency::Persistent, LinkType::PointToPoint);
         let now = self.now();
         let link = self.net.connect_link(now, to, peer.link_key().map(PeerKey));
         self.net.beside.note_dial(now, link, peer);
@@ -156,8 +182,18 @@ impl Engine {
                 Transport::Udp { socket, remote: *address, unproven: None }
             }
             PeerAddress::Tcp(address) => self.connect_tcp(id, *address)?,
-            PeerAddress::WebSocket(address) => self.connect_web_socket(id, *address)?,
+            PeerAddress::WebSocket(address) => {
+                let to = WebSocketDial { address: *address, name: None };
+                self.connect_web_socket(id, to, Encryption::None)?
+            }
+            PeerAddress::SecureWebSocket { address, name } => {
+                let to = WebSocketDial { address: *address, name: name.as_deref() };
+                self.connect_web_socket(id, to, Encryption::Tls)?
+            }
             PeerAddress::Unix(path) => self.connect_unix(id, path)?,
+            PeerAddress::Ethernet { device, address } => {
+                self.connect_ethernet(id, device, *address)?
+            }
             PeerAddress::Carried { carrier, address, name, key } => {
                 let to =
                     CarrierDial { carrier: *carrier, address: *address, name: name.as_deref() };
@@ -169,7 +205,7 @@ impl Engine {
                 Transport::Down(Duration::MAX)
             }
         };
-        let at_once = matches!(transport, Transport::Udp { .. });
+        let at_once = matches!(transport, Transport::Udp { .. } | Transport::Ethernet { .. });
         self.net.faces.replace_transport(id, transport);
         if at_once {
             self.came_up(id);
@@ -187,7 +223,7 @@ impl Engine {
     }
 
     /// Records the address of this end of a dialled face.
-    fn note_local(&mut self, id: FaceId, local: FaceUri) {
+    pub(super) fn note_local(&mut self, id: FaceId, local: FaceUri) {
         if let Some(face) = self.net.faces.get_mut(id) {
             face.local = local;
         }
@@ -204,10 +240,17 @@ impl Engine {
         })
     }
 
-    fn connect_web_socket(&mut self, id: FaceId, to: SocketAddr) -> io::Result<Transport> {
-        let stream = TcpStream::connect(to)?;
-        self.open(id, |token, poll| {
-            let face = WebSocketFace::dialled(stream, to.to_string(), token, poll)?;
+    fn connect_web_socket(
+        &mut self,
+        id: FaceId,
+        to: WebSocketDial<'_>,
+        encryption: Encryption,
+    ) -> io::Result<Transport> {
+        let stream = TcpStream::connect(to.address)?;
+        let Network { polling, web_tls, .. } = &mut self.net;
+        let tls = (encryption == Encryption::Tls).then_some(web_tls);
+        polling.register(PollSource::Face(id), |token, poll| {
+            let face = WebSocketFace::dialled(stream, to, tls, token, poll)?;
             Ok(Transport::WebSocket(Box::new(face)))
         })
     }
@@ -348,8 +391,11 @@ fn scope_to(peer: &PeerAddress) -> FaceScope {
         PeerAddress::Link { .. }
         | PeerAddress::Carried { .. }
         | PeerAddress::Relayed { .. }
-        | PeerAddress::Udp(_) => FaceScope::NonLocal,
-        PeerAddress::Tcp(address) | PeerAddress::WebSocket(address) => scope_of(*address),
+        | PeerAddress::Udp(_)
+        | PeerAddress::Ethernet { .. } => FaceScope::NonLocal,
+        PeerAddress::Tcp(address)
+        | PeerAddress::WebSocket(address)
+        | PeerAddress::SecureWebSocket { address, .. } => scope_of(*address),
         PeerAddress::Unix(_) => FaceScope::Local,
     }
 }

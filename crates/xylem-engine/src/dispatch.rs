@@ -153,6 +153,9 @@ impl FaceSockets<'_> {
                 }
             }
             Transport::Multicast(group) => self.plain_sockets.send_to_group(*group, frame),
+            Transport::Ethernet { device, remote } => {
+                self.plain_sockets.ethernet.send(*device, *remote, frame);
+            }
             Transport::WebSocket(socket) => drop(socket.queue(frame)),
             Transport::Internal | Transport::Down(_) => {}
         }

@@ -5,6 +5,7 @@
 //! answers through [`Engine::send`] and sends Interests through [`Engine::ask`].
 
 mod error;
+mod ethernet;
 mod faces;
 
 mod addresses;
@@ -67,7 +68,7 @@ use polling::{PollSource, SocketPoll};
 pub use program::Program;
 use reaching::RelayConnections;
 pub use reaching::{RelayHandle, RelayNotice, RelayUse};
-use xylem_sockets::{Carriers, EcnCapability, ReadBuffer};
+use xylem_sockets::{Carriers, EcnCapability, ReadBuffer, WebTlsClient};
 
 /// Longest sleep, so that a raised stop flag is noticed.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
@@ -96,6 +97,7 @@ pub struct Network {
     plain_sockets: PlainSockets,
     listeners: Vec<FaceListener>,
     carriers: Carriers,
+    web_tls: WebTlsClient,
     reaching: RelayConnections,
     /// Other protocols on the sockets of links.
     sharers: SocketSharers,
@@ -150,6 +152,7 @@ impl Engine {
             plain_sockets: PlainSockets::default(),
             listeners: Vec::new(),
             carriers: Carriers::new(local_prefix),
+            web_tls: WebTlsClient::default(),
             reaching: RelayConnections::new(local_prefix),
             sharers: SocketSharers::default(),
             relaying: None,
@@ -209,6 +212,7 @@ impl Engine {
             .filter_map(FaceListener::uri)
             .collect();
         found.extend(net.plain_sockets.locals().map(|local| FaceUri::Udp(endpoint(local))));
+        found.extend(net.plain_sockets.ethernet.listening().map(FaceUri::Dev));
         found.extend(net.link_sockets.locals().map(|local| FaceUri::Xylem(endpoint(local))));
         found
     }
@@ -283,6 +287,7 @@ impl Engine {
                 PollSource::Second(i) => self.receive_second(i, source)?,
                 PollSource::Udp(i) => self.receive_udp(i, source)?,
                 PollSource::Multicast(i) => self.receive_multicast(i, source)?,
+                PollSource::Ethernet(device) => self.receive_ethernet(device, source),
                 PollSource::Listener(i) => self.accept(i),
                 PollSource::Carrier(id) => self.receive_carrier(id, source),
                 PollSource::Extra(number) => self.receive_extra(number, source),

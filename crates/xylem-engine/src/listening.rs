@@ -25,7 +25,7 @@ use xylem_sockets::shared::{self, SharedStream};
 use xylem_sockets::unix;
 use xylem_sockets::{Oversize, ReceivedTrain, Udp};
 use xylem_sockets::{PacketStream, StreamSocket, listen_tcp};
-use xylem_sockets::{Site, WebSocketFace};
+use xylem_sockets::{Site, WebSocketFace, WebTlsServer};
 
 /// Most faces through shared memory. Each takes 2 MiB and one extra descriptor, which the division of descriptors does
 /// not count. So there are few where descriptors are few.
@@ -40,7 +40,7 @@ const ACCEPTS_A_TURN: usize = 64;
 /// The protocol on an accepted TCP connection.
 enum TcpProtocol {
     Packets,
-    WebSocket,
+    WebSocket(Option<WebTlsServer>),
     Http(Arc<Site>),
 }
 
@@ -48,6 +48,7 @@ enum TcpProtocol {
 pub(crate) enum FaceListener {
     Tcp(TcpListener),
     WebSocket(TcpListener),
+    SecureWebSocket(WebTlsServer, TcpListener),
     Site(Arc<Site>, TcpListener),
     Carrier(Carrier, TcpListener),
     #[cfg(unix)]
@@ -72,6 +73,9 @@ impl FaceListener {
             Self::Tcp(listener) => Some(FaceUri::Tcp(endpoint(listener.local_addr().ok()?))),
             Self::WebSocket(listener) | Self::Site(_, listener) => {
                 Some(FaceUri::WebSocket(endpoint(listener.local_addr().ok()?)))
+            }
+            Self::SecureWebSocket(_, listener) => {
+                Some(FaceUri::SecureWebSocket(endpoint(listener.local_addr().ok()?)))
             }
             Self::Carrier(carrier, listener) => {
                 Some(FaceUri::Carried(*carrier, endpoint(listener.local_addr().ok()?)))
@@ -116,12 +120,19 @@ impl Engine {
             PeerAddress::WebSocket(address) => {
                 FaceUri::WebSocket(endpoint(self.bind_web_socket(*address)?))
             }
+            PeerAddress::SecureWebSocket { address, .. } => {
+                FaceUri::SecureWebSocket(endpoint(self.bind_secure_web_socket(*address)?))
+            }
             PeerAddress::Carried { carrier, address, .. } => {
                 FaceUri::Carried(*carrier, endpoint(self.bind_carrier(*carrier, *address)?))
             }
             PeerAddress::Unix(path) => {
                 self.bind_unix(path)?;
                 return Ok(FaceAddress::Unix(path.clone()));
+            }
+            PeerAddress::Ethernet { .. } => {
+                let what = "interfaces for Ethernet stand in the settings, [node.ethernet] devices";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, what));
             }
             PeerAddress::Relayed { .. } => return Err(io::ErrorKind::Unsupported.into()),
         };
@@ -160,6 +171,15 @@ impl Engine {
     /// Listens for NDN over WebSocket.
     pub fn bind_web_socket(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
         self.bind_stream(address, FaceListener::WebSocket)
+    }
+
+    /// Listens for NDN over WebSocket within TLS.
+    ///
+    /// # Errors
+    /// There is no certificate ([`Self::set_certificate`]), besides those of the system.
+    pub fn bind_secure_web_socket(&mut self, address: SocketAddr) -> io::Result<SocketAddr> {
+        let tls = self.net.carriers.web_tls()?;
+        self.bind_stream(address, |listener| FaceListener::SecureWebSocket(tls, listener))
     }
 
     /// Serves a site's pages, and NDN over WebSocket at the same port.
@@ -318,7 +338,11 @@ impl Engine {
                     listener.accept().map(|(s, from)| (s, from, TcpProtocol::Packets))
                 }
                 FaceListener::WebSocket(listener) => {
-                    listener.accept().map(|(s, from)| (s, from, TcpProtocol::WebSocket))
+                    listener.accept().map(|(s, from)| (s, from, TcpProtocol::WebSocket(None)))
+                }
+                FaceListener::SecureWebSocket(tls, listener) => {
+                    let tls = Some(tls.clone());
+                    listener.accept().map(|(s, from)| (s, from, TcpProtocol::WebSocket(tls)))
                 }
                 FaceListener::Site(site, listener) => {
                     let site = Arc::clone(site);
@@ -371,10 +395,13 @@ impl Engine {
         let Ok(local) = stream.local_addr() else { return };
         let (from, local) = (endpoint(from), endpoint(local));
         let comes_up = matches!(speaks, TcpProtocol::Packets);
-        let (far, here) = match speaks {
+        let (far, here) = match &speaks {
             TcpProtocol::Packets => (FaceUri::Tcp(from), FaceUri::Tcp(local)),
-            TcpProtocol::WebSocket | TcpProtocol::Http(_) => {
+            TcpProtocol::WebSocket(None) | TcpProtocol::Http(_) => {
                 (FaceUri::WebSocketClient(from), FaceUri::WebSocket(local))
+            }
+            TcpProtocol::WebSocket(Some(_)) => {
+                (FaceUri::WebSocketClient(from), FaceUri::SecureWebSocket(local))
             }
         };
         let face = self.add_accepted(scope, far, here, |token, poll| {
@@ -385,7 +412,9 @@ impl Engine {
                         socket, token, true, poll,
                     )?)));
                 }
-                TcpProtocol::WebSocket => WebSocketFace::accepted(stream, token, poll)?,
+                TcpProtocol::WebSocket(tls) => {
+                    WebSocketFace::accepted(stream, tls.as_ref(), token, poll)?
+                }
                 TcpProtocol::Http(site) => WebSocketFace::visiting(stream, site, token, poll)?,
             };
             Ok(Transport::WebSocket(Box::new(web)))

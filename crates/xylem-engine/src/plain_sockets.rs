@@ -1,4 +1,4 @@
-//! [`PlainSockets`]: the datagram sockets for plain NDN, unicast and multicast.
+//! [`PlainSockets`]: the datagram sockets for plain NDN, unicast, multicast and over Ethernet.
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use xylem_sockets::{Multicast, ReceivedTrain, Udp};
 
+use crate::ethernet::EthernetDevices;
 use crate::polling::{PollSource, SocketPoll};
 
 /// See the module's documentation. A socket's or group's number is its place in the order of binding; none is removed.
@@ -13,6 +14,7 @@ use crate::polling::{PollSource, SocketPoll};
 pub(crate) struct PlainSockets {
     udp: Vec<Udp>,
     groups: Vec<Multicast>,
+    pub(crate) ethernet: EthernetDevices,
     /// The list of one read, kept for its allocation.
     trains: Vec<ReceivedTrain>,
 }

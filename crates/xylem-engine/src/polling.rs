@@ -17,6 +17,7 @@ pub(crate) enum PollSource {
     Link(usize),
     Udp(usize),
     Multicast(usize),
+    Ethernet(usize),
     Listener(usize),
     Carrier(CarrierId),
     /// A socket opened for one attempt to punch through a NAT.

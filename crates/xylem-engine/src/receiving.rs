@@ -22,12 +22,12 @@ const CONGESTED: u64 = 1;
 
 /// The origin of a frame.
 #[derive(Clone, Copy)]
-struct FrameOrigin {
-    face: FaceId,
+pub(super) struct FrameOrigin {
+    pub(super) face: FaceId,
     /// Distinguishes the fragments of several senders on one face.
-    sender: u64,
+    pub(super) sender: u64,
     /// The datagram that it came in, or the last of several, had met congestion.
-    marked: bool,
+    pub(super) marked: bool,
 }
 
 impl Engine {
@@ -251,7 +251,13 @@ impl Engine {
     }
 
     /// Hands one frame, which lies in `backing`, through the face's link service to the forwarder.
-    fn take_in_from(&mut self, now: Duration, origin: FrameOrigin, backing: &Bytes, frame: &[u8]) {
+    pub(super) fn take_in_from(
+        &mut self,
+        now: Duration,
+        origin: FrameOrigin,
+        backing: &Bytes,
+        frame: &[u8],
+    ) {
         let FrameOrigin { face: from, sender, marked } = origin;
         let Self { forwarder, net, .. } = self;
         let Some(face) = net.faces.get_mut(from) else { return };

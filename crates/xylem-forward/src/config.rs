@@ -1,6 +1,7 @@
 //! The forwarder's limits, and its secret.
 
 use core::fmt;
+use core::num::NonZeroU8;
 use core::time::Duration;
 
 use crate::FaceScope;
@@ -102,6 +103,8 @@ pub struct ForwarderConfig {
     pub probing_interval: Duration,
     /// What becomes of Data for which no Interest is pending.
     pub unsolicited: UnsolicitedPolicy,
+    /// The HopLimit that Interests without one get as they are forwarded; `None`: they stay without.
+    pub default_hop_limit: Option<NonZeroU8>,
 }
 
 impl Default for ForwarderConfig {
@@ -120,6 +123,7 @@ impl Default for ForwarderConfig {
             measurements: 4_096,
             probing_interval: Duration::from_secs(60),
             unsolicited: UnsolicitedPolicy::default(),
+            default_hop_limit: None,
         }
     }
 }

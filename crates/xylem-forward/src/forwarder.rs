@@ -1,5 +1,6 @@
 //! The forwarder: its tables, and the dispatch of packets.
 
+use core::num::NonZeroU8;
 use core::time::Duration;
 
 use xylem_congestion::SplitMix64;
@@ -36,6 +37,7 @@ pub struct Forwarder<S: Storage = Standard> {
     pub(crate) probing_interval: u64,
     pub(crate) max_next_hops: usize,
     pub(crate) unsolicited: UnsolicitedPolicy,
+    pub(crate) default_hop_limit: Option<NonZeroU8>,
     pub(crate) faces: FaceTable<S>,
     pub(crate) fib: Prefixes<S::Hops, S::Routes, S::Buckets, S::Pieces>,
     pub(crate) strategies: Prefixes<ForwardingStrategy, S::Choices, S::Buckets, S::Pieces>,
@@ -82,6 +84,7 @@ impl<S: Storage> Forwarder<S> {
             probing_interval,
             max_next_hops: config.max_next_hops,
             unsolicited: config.unsolicited,
+            default_hop_limit: config.default_hop_limit,
             faces: FaceTable::new(config.useless_per_second),
             fib: Prefixes::new(config.max_routes),
             strategies: Prefixes::new(config.max_routes),

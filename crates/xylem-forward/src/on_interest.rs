@@ -1,5 +1,7 @@
 //! The Interest pipeline: loop detection, cache lookup, aggregation, forwarding.
 
+use core::num::NonZeroU8;
+
 use xylem_packet::{Interest, NackReason};
 
 use crate::content_store::CsLookup;
@@ -134,6 +136,15 @@ impl<S: Storage> Forwarder<S> {
         Ok(false)
     }
 
+    /// The hop limit of the outgoing Interest: one less, or the usual one, which NFD adds undiminished too.
+    #[inline]
+    pub(crate) fn hops_left(&self, interest: &Interest<'_>) -> Option<u8> {
+        match interest.hop_limit() {
+            Some(hops) => Some(hops.saturating_sub(1)),
+            None => self.default_hop_limit.map(NonZeroU8::get),
+        }
+    }
+
     /// The outgoing Interest: as it arrived, or changed in `scratch`.
     #[inline]
     fn prepare<'a>(
@@ -144,7 +155,7 @@ impl<S: Storage> Forwarder<S> {
         nonce: [u8; 4],
     ) -> Result<OutgoingInterest<'a>, DropReason> {
         let name = interest.name();
-        let hops_left = interest.hop_limit().map(|hops| hops.saturating_sub(1));
+        let hops_left = self.hops_left(interest);
         let only_local = hops_left == Some(0)
             || is_under(name, LOCALHOST)
             || (from.scope == FaceScope::NonLocal && is_under(name, LOCALHOP));

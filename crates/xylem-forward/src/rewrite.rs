@@ -8,7 +8,7 @@ use crate::memory::Flat;
 /// Changes to an Interest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct InterestChanges {
-    /// Replaces the HopLimit, if there is one.
+    /// Replaces the HopLimit, or adds one.
     pub(crate) hop_limit: Option<u8>,
     /// Replaces the Nonce, or adds one.
     pub(crate) nonce: Option<[u8; 4]>,
@@ -24,7 +24,8 @@ pub(crate) fn rewrite(
 ) -> bool {
     out.truncate(0);
     let adds_nonce = changes.nonce.is_some() && interest.nonce().is_none();
-    if adds_nonce || changes.without_hint {
+    let adds_hops = changes.hop_limit.is_some() && interest.hop_limit().is_none();
+    if adds_nonce || adds_hops || changes.without_hint {
         return rebuild(interest, changes, out);
     }
     if !out.extend(interest.wire()) {
@@ -46,8 +47,8 @@ fn rebuild(interest: &Interest<'_>, changes: InterestChanges, out: &mut impl Fla
     // The Interest was decoded before, so its elements can be read again.
     let value = TlvReader::new(wire).next_element().ok().flatten().map_or(&[][..], |e| e.value);
     let nonce_octets = changes.nonce.or(interest.nonce());
-    // Where the nonce belongs, and where the hint lies.
-    let (mut place, mut hint) = (0, 0..0);
+    // Where the nonce and the hop limit belong, and where the hint lies.
+    let (mut place, mut hop_place, mut hint) = (0, 0, 0..0);
     let mut reader = TlvReader::new(value);
     while let Ok(Some(element)) = reader.next_element() {
         match element.typ {
@@ -55,14 +56,15 @@ fn rebuild(interest: &Interest<'_>, changes: InterestChanges, out: &mut impl Fla
             types::NAME | types::CAN_BE_PREFIX | types::MUST_BE_FRESH | types::FORWARDING_HINT => {
                 place = element.end;
             }
+            types::NONCE | types::INTEREST_LIFETIME => hop_place = element.end,
             _ => {}
         }
     }
     place = place.max(hint.end);
-    let added = match (interest.nonce(), nonce_octets) {
-        (None, Some(_)) => 6,
-        _ => 0,
-    };
+    hop_place = hop_place.max(place);
+    let new_nonce = nonce_octets.filter(|_| interest.nonce().is_none());
+    let new_hops = changes.hop_limit.filter(|_| interest.hop_limit().is_none());
+    let added = new_nonce.map_or(0, |_| 6) + new_hops.map_or(0, |_| 3);
     let len = value.len() - hint.len() + added;
     let mut header = [types::INTEREST as u8, 253, (len >> 8) as u8, len as u8];
     let header = if len < 253 {
@@ -77,12 +79,14 @@ fn rebuild(interest: &Interest<'_>, changes: InterestChanges, out: &mut impl Fla
     let mut whole = out.extend(header)
         && out.extend(&value[..hint.start])
         && out.extend(&value[hint.end..place]);
-    if added != 0
-        && let Some([a, b, c, d]) = nonce_octets
-    {
+    if let Some([a, b, c, d]) = new_nonce {
         whole &= out.extend(&[types::NONCE as u8, 4, a, b, c, d]);
     }
-    whole && out.extend(&value[place..]) && patch(changes, out)
+    whole &= out.extend(&value[place..hop_place]);
+    if let Some(hops) = new_hops {
+        whole &= out.extend(&[types::HOP_LIMIT as u8, 1, hops]);
+    }
+    whole && out.extend(&value[hop_place..]) && patch(changes, out)
 }
 
 /// Applies the changes that keep all lengths.
@@ -114,7 +118,7 @@ mod tests {
         for name in [&name, &long] {
             let small = InterestBuilder::new(name.as_ref());
             let full = small.can_be_prefix(true).must_be_fresh(true).lifetime_ms(77).hop_limit(9);
-            for builder in [small, full] {
+            for (builder, has_hops) in [(small, false), (full, true)] {
                 let hinted = builder.forwarding_hint(&hint);
                 let encode = |builder: InterestBuilder<'_>| {
                     let mut out = Vec::new();
@@ -139,6 +143,17 @@ mod tests {
                 let only = InterestChanges { without_hint: true, ..InterestChanges::default() };
                 check(encode(hinted.nonce(one)), only, encode(builder.nonce(one)));
                 check(encode(hinted), only, encode(builder));
+                if !has_hops {
+                    let hops = InterestChanges { hop_limit: Some(3), ..InterestChanges::default() };
+                    let both = InterestChanges { hop_limit: Some(3), ..nonce };
+                    let signed =
+                        |builder: InterestBuilder<'_>| encode(builder.nonce(one).lifetime_ms(77));
+                    check(encode(builder), hops, encode(builder.hop_limit(3)));
+                    check(encode(builder), both, encode(builder.nonce(two).hop_limit(3)));
+                    check(signed(builder), hops, signed(builder.hop_limit(3)));
+                    let all = InterestChanges { hop_limit: Some(3), ..all };
+                    check(encode(hinted), all, encode(builder.nonce(two).hop_limit(3)));
+                }
             }
         }
     }

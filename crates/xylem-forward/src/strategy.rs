@@ -472,7 +472,7 @@ impl<S: Storage> Forwarder<S> {
         interest: &Interest<'_>,
     ) -> Option<OutgoingInterest<'a>> {
         use crate::rewrite::{InterestChanges, rewrite};
-        let hop_limit = interest.hop_limit().map(|hops| hops.saturating_sub(1));
+        let hop_limit = self.hops_left(interest);
         let without_hint = leaving.has_arrived;
         let nonce = self.new_nonce();
         let changes = InterestChanges { hop_limit, nonce: Some(nonce), without_hint };

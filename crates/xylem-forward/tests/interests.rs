@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::num::NonZeroU8;
+
+use bytes::Bytes;
 use common::{What, World, data, interest, interest_with, link, nacked, name, with_token};
 use xylem_forward::{DropReason, FaceId, RouteError};
 use xylem_packet::{InterestBuilder, LpPacket, NackReason};
@@ -214,6 +217,22 @@ fn hop_limits_are_decremented_and_enforced() {
     assert_eq!(w.dropped(app, &hops("/far/1", 3, 1)).0, DropReason::NoRoute);
     let sent = w.ok(up, &hops("/near", 4, 1));
     assert_eq!((sent[0].to, sent[0].hops), (local, Some(0)));
+}
+
+#[test]
+fn an_interest_without_a_hop_limit_gets_the_usual_one() {
+    let hops = |usual: u8, packet: &Bytes| {
+        let mut w = World::new(|config| config.default_hop_limit = NonZeroU8::new(usual));
+        let (down, up) = (w.remote(), w.remote());
+        w.route("/far", up, 0);
+        w.ok(down, packet)[0].hops
+    };
+    assert_eq!(hops(0, &interest("/far", 1)), None);
+    assert_eq!(hops(32, &interest("/far", 1)), Some(32));
+    assert_eq!(hops(1, &interest("/far", 1)), Some(1), "it still leaves this machine");
+    assert_eq!(hops(32, &interest_with("/far", 1, |i| i.hop_limit(64))), Some(63));
+    let timed = interest_with("/far", 1, |i| i.lifetime_ms(77));
+    assert_eq!(hops(255, &timed), Some(255));
 }
 
 #[test]

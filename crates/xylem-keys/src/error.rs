@@ -158,6 +158,14 @@ pub enum KeyFileError {
         /// The key's name.
         name: Name,
     },
+    /// A directory of another program's keys does not have the key of a certificate.
+    #[error("{} has no key {name}", directory.display())]
+    NotInTpm {
+        /// The directory.
+        directory: PathBuf,
+        /// The key's name.
+        name: Name,
+    },
     /// The file exists, and a secret does not replace it.
     #[error("{}: already exists; name a new file", .0.display())]
     FileExists(PathBuf),

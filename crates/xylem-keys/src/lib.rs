@@ -13,6 +13,7 @@ mod secret;
 mod foreign;
 mod kind;
 mod ring;
+mod tpm;
 mod trusted;
 
 mod issued;

@@ -50,7 +50,9 @@ fn is_local(uri: &FaceUri) -> bool {
     };
     match uri {
         FaceUri::Unix(_) | FaceUri::Internal => true,
-        FaceUri::Tcp(endpoint) | FaceUri::WebSocket(endpoint) => loopback(endpoint),
+        FaceUri::Tcp(endpoint)
+        | FaceUri::WebSocket(endpoint)
+        | FaceUri::SecureWebSocket(endpoint) => loopback(endpoint),
         _ => false,
     }
 }

@@ -1,6 +1,6 @@
 //! FaceUris: the ends of a face as text (NFD wiki, "FaceMgmt", section "FaceUri").
 //!
-//! `unix:///run/x.sock`, `fd://7`, `udp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]:6363`, `ws://host:9696`,
+//! `unix:///run/x.sock`, `fd://7`, `udp4://192.0.2.1:6363`, `tcp6://[2001:db8::1]:6363`, `ws://host:9696`, `wss://host:443`,
 //! `xylem://host:7348`, `xylem+tls://host:443`, `dev://eth0`, `ether://[08:00:27:01:02:03]`, `internal://`.
 //!
 //! Schemes such as `udp` and `tcp` with an address literal become `udp4` or `udp6` when written. With a host's name
@@ -94,6 +94,8 @@ pub enum FaceUri {
     Tcp(UriAuthority),
     /// A WebSocket server.
     WebSocket(UriAuthority),
+    /// A WebSocket server, within TLS.
+    SecureWebSocket(UriAuthority),
     /// A client of our WebSocket server.
     WebSocketClient(UriAuthority),
     /// The encrypted link.
@@ -115,6 +117,7 @@ impl FaceUri {
             Self::Udp(at)
             | Self::Tcp(at)
             | Self::WebSocket(at)
+            | Self::SecureWebSocket(at)
             | Self::WebSocketClient(at)
             | Self::Xylem(at)
             | Self::Carried(_, at) => Some(at.port),
@@ -178,6 +181,7 @@ impl FromStr for FaceUri {
             "tcp4" => host_port(rest, IpVersion::Four, 6363).map(FaceUri::Tcp),
             "tcp6" => host_port(rest, IpVersion::Six, 6363).map(FaceUri::Tcp),
             "ws" => host_port(rest, IpVersion::Any, 9696).map(FaceUri::WebSocket),
+            "wss" => host_port(rest, IpVersion::Any, 443).map(FaceUri::SecureWebSocket),
             "wsclient" => host_port(rest, IpVersion::Any, 9696).map(FaceUri::WebSocketClient),
             "xylem" => host_port(rest, IpVersion::Any, 7348).map(FaceUri::Xylem),
             other => {
@@ -279,19 +283,35 @@ impl fmt::Display for UriAuthority {
 
 impl FaceUri {
     /// The FaceUri in a text that also states how to dial it: before the address of an encrypted link the key of its
-    /// other end, `KEY@`, and after it the server's name, `?sni=NAME`. Neither is part of the FaceUri.
+    /// other end, `KEY@`, and after it the server's name, `?sni=NAME`; after an Ethernet address the interface, `%eth0`.
+    /// None of them is part of the FaceUri.
     ///
     /// # Errors
     /// As of [`str::parse`].
     pub fn of_dialled(text: &str) -> Result<Self, FaceUriError> {
         match text.split_once("://") {
+            Some(("wss", rest)) => {
+                let at = rest.split_once("?sni=").map_or(rest, |(at, _name)| at);
+                format!("wss://{at}").parse()
+            }
             Some((scheme, rest)) if scheme == "xylem" || Carrier::of_scheme(scheme).is_some() => {
                 let at = rest.split_once('@').map_or(rest, |(_key, at)| at);
                 let at = at.split_once("?sni=").map_or(at, |(at, _name)| at);
                 format!("{scheme}://{at}").parse()
             }
-            _ => text.parse(),
+            _ => match Self::split_device(text) {
+                Some((uri, _)) => uri.parse(),
+                None => text.parse(),
+            },
         }
+    }
+
+    /// Splits `ether://[ADDRESS%DEVICE]` into the FaceUri's text and the name of the interface; `None` for another text.
+    pub fn split_device(text: &str) -> Option<(String, &str)> {
+        let (address, device) =
+            text.strip_prefix("ether://[")?.strip_suffix(']')?.split_once('%')?;
+        let is_name = !device.is_empty() && !device.contains(['[', ']', '/', '%', ' ']);
+        is_name.then(|| (format!("ether://[{address}]"), device))
     }
 
     /// The scheme in writing: with the IP version where it is known.
@@ -309,6 +329,7 @@ impl FaceUri {
             FaceUri::Udp(at) => versioned(at, ["udp4", "udp6", "udp"]),
             FaceUri::Tcp(at) => versioned(at, ["tcp4", "tcp6", "tcp"]),
             FaceUri::WebSocket(_) => "ws",
+            FaceUri::SecureWebSocket(_) => "wss",
             FaceUri::WebSocketClient(_) => "wsclient",
             FaceUri::Xylem(_) => "xylem",
             FaceUri::Carried(carrier, _) => carrier.scheme(),
@@ -328,6 +349,7 @@ impl fmt::Display for FaceUri {
             FaceUri::Udp(at)
             | FaceUri::Tcp(at)
             | FaceUri::WebSocket(at)
+            | FaceUri::SecureWebSocket(at)
             | FaceUri::WebSocketClient(at)
             | FaceUri::Xylem(at)
             | FaceUri::Carried(_, at) => at.fmt(f),
@@ -348,11 +370,21 @@ mod tests {
             ("xylem://a5a5@192.0.2.1:7", "xylem://192.0.2.1:7"),
             ("xylem://192.0.2.1", "xylem://192.0.2.1:7348"),
             ("xylem+tls://a5a5@[2001:db8::1]?sni=cdn.example", "xylem+tls://[2001:db8::1]:443"),
+            ("wss://192.0.2.1?sni=ndn.example", "wss://192.0.2.1:443"),
             ("udp4://192.0.2.1", "udp4://192.0.2.1:6363"),
+            ("ether://[08:00:27:01:02:0F%eth0]", "ether://[08:00:27:01:02:0f]"),
         ] {
             assert_eq!(FaceUri::of_dialled(text).unwrap().to_string(), uri);
         }
-        for wrong in ["udp4://a5a5@192.0.2.1", "xylem://a5a5@", "xylem://a@b@c", "xylem"] {
+        for wrong in [
+            "udp4://a5a5@192.0.2.1",
+            "xylem://a5a5@",
+            "xylem://a@b@c",
+            "xylem",
+            "ether://[08:00:27:01:02:0f%]",
+            "ether://[08:00:27:01:02:0f%a/b]",
+            "ether://[08:00:27:01:02:0f%eth0",
+        ] {
             assert!(FaceUri::of_dialled(wrong).is_err(), "{wrong}");
         }
     }
@@ -374,6 +406,7 @@ mod tests {
             ("udp6://[fe80::1%25eth0]:6363", "udp6://[fe80::1%eth0]:6363"),
             ("udp6://[fe80::1%eth0]", "udp6://[fe80::1%eth0]:6363"),
             ("ws://127.0.0.1:9696/", "ws://127.0.0.1:9696"),
+            ("wss://ndn.example/", "wss://ndn.example:443"),
             ("wsclient://[::1]:50000", "wsclient://[::1]:50000"),
             ("xylem://host", "xylem://host:7348"),
             ("xylem+tls://host", "xylem+tls://host:443"),

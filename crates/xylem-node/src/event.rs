@@ -122,6 +122,8 @@ pub enum Event {
     Relaying {
         /// Relay addresses that other peers pass to `--relay`, one for each address of the node.
         uris: Vec<String>,
+        /// The same addresses without the key, which peers pass to `--relay` as well, if the node answers dialers without its key.
+        hosts: Vec<String>,
         /// UDP port at which clients send a second request, to learn what address they appear to have.
         second_port: Option<u16>,
     },
@@ -331,10 +333,16 @@ pub struct ReachStatus {
     pub says: String,
 }
 
-impl From<Reachability> for Event {
+impl From<Reachability> for ReachStatus {
     fn from(reach: Reachability) -> Self {
         let Reachability { way, at, proven, over_ipv4, nat, .. } = reach;
-        Self::Reach(ReachStatus { way, at, proven, over_ipv4, nat, says: reach.to_string() })
+        Self { way, at, proven, over_ipv4, nat, says: reach.to_string() }
+    }
+}
+
+impl From<Reachability> for Event {
+    fn from(reach: Reachability) -> Self {
+        Self::Reach(reach.into())
     }
 }
 

@@ -10,10 +10,12 @@ mod event;
 
 mod addresses;
 mod changes;
+mod dht_trial;
 mod dial;
 mod meeting;
 mod reaching;
 mod relay_key;
+mod relay_list;
 mod shaping;
 mod ticket_meeting;
 mod volunteers;
@@ -37,6 +39,7 @@ mod verify;
 mod waking;
 
 pub use changes::at_changes;
+pub use dht_trial::{DhtStep, DhtTrialError, Itself, SeenPorts, try_dht};
 pub use discovery::{
     AnnounceOptions, DhtStart, PublicOptions, PublicSharer, PublicTarget, VolunteerUse, find_public,
 };
@@ -55,10 +58,12 @@ pub use node::{
 pub use peers::HostError;
 pub use reaching::{news, to_dial};
 pub use relay_key::{KeyQuestionError, key_of_relay};
+pub use relay_list::{OLD_LIST, RelayList, RelayListError};
 pub use scrub::{RepairOptions, scrub};
 pub use shaping::LinkOptions;
 pub use share::{
-    OneShare, ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, serve_group, share,
+    BY_DHT, OneShare, ServiceHandle, ServiceSnapshot, ShareError, ShareOptions, serve, serve_group,
+    share,
 };
 pub use verify::{VerifyMemoryOptions, VerifyOptions, verify, verify_memory};
 pub use xylem_app::RegisterError;
@@ -70,11 +75,13 @@ pub use xylem_forward::ForwardingStrategy;
 pub use xylem_link::{Level as ShapeLevel, PostQuantum, Shaping};
 pub use xylem_mgmt::Carrier;
 pub use xylem_peers::admission::Prove;
+pub use xylem_peers::list_file::ListFileError;
 pub use xylem_peers::reachable::{
     FaceAddress, HostLookupError, HostPortError, LINK_PORT, LinkKeyError, NDN_PORT, NamedRelay,
     NotDiallable, PeerAddress, PeerUri, PeerUriError, PeerWay, Relay, RelayUriError, ResolveError,
     ServerNameError, WEB_SOCKET_PORT, WayTaken,
 };
+pub use xylem_peers::relay_list::{ListedRelays, RelayLineError};
 pub use xylem_reach::kind::{NatKind, ReachWay};
 pub use xylem_reach::relay::RelayCounters as RelayMetrics;
 pub use xylem_reach::relay::{

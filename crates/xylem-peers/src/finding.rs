@@ -9,8 +9,8 @@ use xylem_base::UnixTime;
 use xylem_forward::FaceId;
 use xylem_hash::Hash;
 use xylem_object::find::{FindAnswer, FindId};
-use xylem_object::{PublisherId, Ticket};
-use xylem_packet::{Data, Interest, InterestBuilder};
+use xylem_object::{Manifest, PublisherId, Ticket, verify_manifest};
+use xylem_packet::{Data, Interest, InterestBuilder, Name};
 
 /// First wait before a lost question is repeated, if the round trip is unknown; doubles twice.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
@@ -32,6 +32,8 @@ const NO_ANSWER: &str = "it does not answer the first request";
 pub struct FindExchange {
     publisher: PublisherId,
     root: Hash,
+    /// Whether the ticket leaves the name to the peers.
+    unnamed: bool,
     asked: HashMap<FaceId, AskedLink>,
     waiting: Vec<FaceId>,
     /// When a peer first reported that it does not have the content.
@@ -52,6 +54,14 @@ pub struct AskedLink {
     /// When the answer is due; `None` before the question is sent. Two addresses of one peer have the same question and
     /// are asked one after the other, so that each answer has a known face.
     until: Option<Duration>,
+}
+
+/// A manifest that the publisher signed for the content, and its versioned name P.
+pub struct NamedManifest {
+    /// P.
+    pub prefix: Name,
+    /// What it states.
+    pub manifest: Manifest,
 }
 
 /// Outcome of a question.
@@ -77,7 +87,29 @@ impl FindExchange {
     /// Prepares questions for the content that `ticket` names.
     pub fn new(ticket: &Ticket) -> Self {
         let Ticket { publisher, root, .. } = *ticket;
-        Self { publisher, root, asked: HashMap::new(), waiting: Vec::new(), refused: None }
+        let unnamed = ticket.name.is_none();
+        Self { publisher, root, unnamed, asked: HashMap::new(), waiting: Vec::new(), refused: None }
+    }
+
+    /// Reads the manifest in an answer. `None`: the publisher did not sign it for this content.
+    pub fn verify(&self, manifest: &[u8]) -> Option<NamedManifest> {
+        let data = Data::decode(manifest).ok()?;
+        let prefix = data.name().parent();
+        let manifest = verify_manifest(&data, prefix, &self.publisher).ok()?;
+        (manifest.root == self.root).then(|| NamedManifest { prefix: prefix.to_name(), manifest })
+    }
+
+    /// Whether a peer may be asked under the name that it `found`, another than the `known` manifest's: the ticket
+    /// has no name, and the pieces are the same.
+    pub fn is_another_name(&self, known: &[u8], found: &NamedManifest) -> bool {
+        self.unnamed
+            && self.verify(known).is_some_and(|known| {
+                let Manifest { tree, kind, size, segment, sums, sealed, growing, .. } =
+                    known.manifest;
+                let other = &found.manifest;
+                (tree, kind, size, segment) == (other.tree, other.kind, other.size, other.segment)
+                    && (sums, sealed, growing) == (other.sums, other.sealed, other.growing)
+            })
     }
 
     /// Adds a link on which `key` was proven. `rtt`: its round trip, if known.

@@ -19,13 +19,15 @@ mod seed;
 
 pub mod code;
 
+pub mod list_file;
 mod node_file;
 
 pub mod command_times;
 pub mod relay_bans;
 pub mod relay_clients;
+pub mod relay_list;
 
 pub use finder::{Finder, PeerToDial};
-pub use finding::{AskedLink, FindExchange, FindOutcome, NOT_THERE};
+pub use finding::{AskedLink, FindExchange, FindOutcome, NOT_THERE, NamedManifest};
 pub use gone::{PeerRefusal, PeerRefusals, REFUSES_PIECES, RefusalReason, RefusedPart};
 pub use seed::port_of;

@@ -5,7 +5,6 @@
 //! endpoint sends and receives.
 
 mod connection;
-mod pipe;
 
 use std::collections::HashMap;
 use std::io;
@@ -21,8 +20,9 @@ use xylem_carriers::tls::{self, TlsIdentity};
 use xylem_link::{LinkId, source};
 use xylem_mgmt::Carrier;
 
+use crate::WebTlsServer;
+use crate::pipe::Pipe;
 use connection::{CarrierConnection, CarrierRole};
-use pipe::Pipe;
 
 /// Most accepted connections without a link (strangers), if there is room for twice as many connections. When one more
 /// comes, the oldest ends.
@@ -62,6 +62,8 @@ pub struct Carriers {
     by_link: HashMap<LinkId, CarrierId>,
     unflushed: Vec<CarrierId>,
     identity: Option<TlsIdentity>,
+    /// The certificate is one that the user named.
+    certified: bool,
     server: Option<Arc<ServerConfig>>,
     client: Option<Arc<ClientConfig>>,
     /// Counts refused requests, connections with other data than a carrier's, and connections that never had a link.
@@ -90,6 +92,7 @@ impl Carriers {
             by_link: HashMap::new(),
             unflushed: Vec::new(),
             identity: None,
+            certified: false,
             server: None,
             client: None,
             refused: 0,
@@ -99,6 +102,7 @@ impl Carriers {
     /// Sets the certificate to present, before anything listens.
     pub fn set_identity(&mut self, identity: TlsIdentity) {
         self.identity = Some(identity);
+        self.certified = true;
     }
 
     /// Prepares to accept connections of this kind.
@@ -110,6 +114,23 @@ impl Carriers {
             self.server = Some(tls::server(self.identity.take())?);
         }
         Ok(())
+    }
+
+    /// TLS for a listener of WebSockets, with the certificate that the user named: browsers accept no generated one.
+    ///
+    /// # Errors
+    /// There is no such certificate, or it can't be used.
+    pub fn web_tls(&mut self) -> io::Result<WebTlsServer> {
+        if !self.certified {
+            let what = "wss:// needs a certificate: set tls_certificate and tls_key in the settings, [node]";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let config = match self.server.take() {
+            Some(config) => config,
+            None => tls::server(self.identity.take())?,
+        };
+        self.server = Some(Arc::clone(&config));
+        Ok(WebTlsServer::new(config))
     }
 
     /// The id of the next connection, from which its token is made.

@@ -1,10 +1,11 @@
 //! One WebSocket connection (RFC 6455): each binary message is one NDN packet. For the pages of a [`Site`] a message is
 //! a train of packets, end to end, since a message costs a browser more than a packet.
 //!
-//! `tungstenite` does the framing and the opening handshake, over a socket that never blocks. Messages that are not
+//! `tungstenite` does the framing and the opening handshake, over a socket that never blocks, within TLS or not. Messages that are not
 //! binary are ignored, as in NFD.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
@@ -18,7 +19,9 @@ use tungstenite::{Error, WebSocket};
 use xylem_carriers::Paced;
 use xylem_packet::{MAX_FRAME, frame_len};
 
+use crate::pipe::Pipe;
 use crate::site::{Site, SiteConnection, VisitOutcome};
+use crate::{WebTlsClient, WebTlsServer};
 
 /// Bytes that may wait for a slow reader before packets to it are dropped.
 const MAX_UNSENT: usize = 4 << 20;
@@ -35,14 +38,30 @@ const READ_AHEAD: usize = 64 * 1024;
 const MAX_UNFINISHED: u64 = 2 * MAX_FRAME as u64 + READ_AHEAD as u64;
 
 enum WebSocketState {
-    /// The TCP connection is being made.
-    Connecting(TcpStream, String),
-    Dialling(MidHandshake<ClientHandshake<Paced<TcpStream>>>),
-    Accepting(MidHandshake<ServerHandshake<Paced<TcpStream>, NoCallback>>),
+    /// The TCP connection is being made and, with TLS, the session.
+    Opening(Box<Pipe>, WebSocketRole),
+    Dialling(MidHandshake<ClientHandshake<Paced<Pipe>>>),
+    Accepting(MidHandshake<ServerHandshake<Paced<Pipe>, NoCallback>>),
     /// A connection at a site, which may ask for a page.
     Visiting(Box<SiteConnection>),
-    Open(Box<WebSocket<Paced<TcpStream>>>),
+    Open(Box<WebSocket<Paced<Pipe>>>),
     Broken,
+}
+
+/// Which end of a connection this is.
+enum WebSocketRole {
+    /// The end that dialled, to this host and port.
+    Client(String),
+    Server,
+}
+
+/// The target of a dial.
+#[derive(Debug, Clone, Copy)]
+pub struct WebSocketDial<'a> {
+    /// The address that listens.
+    pub address: SocketAddr,
+    /// The host's name, if it is known.
+    pub name: Option<&'a str>,
 }
 
 /// A connection, perhaps still being made.
@@ -70,11 +89,17 @@ impl WebSocketFace {
     }
 
     /// Takes an accepted connection; the handshake follows.
-    pub fn accepted(mut socket: TcpStream, token: Token, poll: &Poll) -> io::Result<Self> {
+    pub fn accepted(
+        mut socket: TcpStream,
+        tls: Option<&WebTlsServer>,
+        token: Token,
+        poll: &Poll,
+    ) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
-        let handshake =
-            ServerHandshake::start(Paced::new(socket, TURN), NoCallback, Some(settings()));
-        Ok(Self::new(WebSocketState::Accepting(handshake), token))
+        let session = tls.map(WebTlsServer::session).transpose()?;
+        let pipe = Pipe::new(socket, session.map(Into::into));
+        let opening = WebSocketState::Opening(Box::new(pipe), WebSocketRole::Server);
+        Ok(Self::new(opening, token))
     }
 
     /// Takes a connection accepted by a site: it becomes a WebSocket, or is over when a page was served.
@@ -88,15 +113,27 @@ impl WebSocketFace {
         Ok(Self::new(WebSocketState::Visiting(Box::new(SiteConnection::new(socket, site))), token))
     }
 
-    /// Takes a connection that is being dialled to `ws://` followed by `authority` and `/`.
+    /// Takes a connection that is being dialled, to the path `/`.
+    ///
+    /// # Errors
+    /// With TLS: a name that is none, or a system without authorities.
     pub fn dialled(
         mut socket: TcpStream,
-        authority: String,
+        to: WebSocketDial<'_>,
+        tls: Option<&mut WebTlsClient>,
         token: Token,
         poll: &Poll,
     ) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
-        Ok(Self::new(WebSocketState::Connecting(socket, authority), token))
+        let WebSocketDial { address, name } = to;
+        let session = tls.map(|tls| tls.session(name, address.ip())).transpose()?;
+        let authority = match name {
+            Some(name) => format!("{name}:{}", address.port()),
+            None => address.to_string(),
+        };
+        let pipe = Pipe::new(socket, session.map(Into::into));
+        let opening = WebSocketState::Opening(Box::new(pipe), WebSocketRole::Client(authority));
+        Ok(Self::new(opening, token))
     }
 
     /// The token of its readiness events.
@@ -110,7 +147,7 @@ impl WebSocketFace {
     /// The connection could not be made, or the other end speaks no WebSocket.
     pub fn finish_connect(&mut self) -> io::Result<bool> {
         let (state, came_up) = match std::mem::replace(&mut self.state, WebSocketState::Broken) {
-            WebSocketState::Connecting(socket, authority) => connecting(socket, authority)?,
+            WebSocketState::Opening(pipe, role) => opening(pipe, role)?,
             WebSocketState::Dialling(handshake) => {
                 continue_handshake(handshake, |(ws, _)| ws, WebSocketState::Dialling)?
             }
@@ -121,7 +158,8 @@ impl WebSocketFace {
                 VisitOutcome::Waits(visit) => (WebSocketState::Visiting(Box::new(visit)), false),
                 VisitOutcome::Upgraded { socket, read, trains } => {
                     self.train = trains.then(BytesMut::new);
-                    let (socket, config) = (Paced::new(socket, TURN), Some(settings()));
+                    let socket = Paced::new(Pipe::new(socket, None), TURN);
+                    let config = Some(settings());
                     let socket = WebSocket::from_partially_read(socket, read, Role::Server, config);
                     (WebSocketState::Open(Box::new(socket)), true)
                 }
@@ -139,6 +177,7 @@ impl WebSocketFace {
     pub fn receive(&mut self, into: &mut Vec<Bytes>) -> io::Result<bool> {
         let WebSocketState::Open(socket) = &mut self.state else { return Ok(false) };
         socket.get_mut().next_turn();
+        socket.get_mut().get_mut().next_turn();
         for _ in 0..BATCH {
             match socket.read() {
                 Ok(Message::Binary(packet)) if self.train.is_none() => into.push(packet),
@@ -150,7 +189,7 @@ impl WebSocketFace {
                         let what = "a message is too long";
                         return Err(io::Error::new(io::ErrorKind::InvalidData, what));
                     }
-                    return Ok(socket.is_spent());
+                    return Ok(socket.is_spent() || socket.get_mut().is_spent());
                 }
                 Err(e) => return Err(ended(e)),
             }
@@ -187,7 +226,7 @@ impl WebSocketFace {
 }
 
 /// False: the reader does not keep up, and the message was dropped.
-fn write(socket: &mut WebSocket<Paced<TcpStream>>, message: Bytes) -> bool {
+fn write(socket: &mut WebSocket<Paced<Pipe>>, message: Bytes) -> bool {
     match socket.write(Message::Binary(message)) {
         Ok(()) => true,
         // The message is queued nevertheless, and the socket is full.
@@ -219,22 +258,21 @@ fn register(socket: &mut TcpStream, token: Token, poll: &Poll) -> io::Result<()>
     poll.registry().register(socket, token, Interest::READABLE | Interest::WRITABLE)
 }
 
-fn connecting(socket: TcpStream, authority: String) -> io::Result<(WebSocketState, bool)> {
-    if let Some(e) = socket.take_error()? {
-        return Err(e);
+fn opening(mut pipe: Box<Pipe>, role: WebSocketRole) -> io::Result<(WebSocketState, bool)> {
+    if !pipe.open()? {
+        return Ok((WebSocketState::Opening(pipe, role), false));
     }
-    match socket.peer_addr() {
-        Ok(_) => {}
-        Err(e) if e.kind() == io::ErrorKind::NotConnected => {
-            return Ok((WebSocketState::Connecting(socket, authority), false));
+    let socket = Paced::new(*pipe, TURN);
+    let authority = match role {
+        WebSocketRole::Client(authority) => authority,
+        WebSocketRole::Server => {
+            let handshake = ServerHandshake::start(socket, NoCallback, Some(settings()));
+            return continue_handshake(handshake, |ws| ws, WebSocketState::Accepting);
         }
-        Err(e) => return Err(e),
-    }
-    match tungstenite::client::client_with_config(
-        format!("ws://{authority}/"),
-        Paced::new(socket, TURN),
-        Some(settings()),
-    ) {
+    };
+    // The scheme does not reach the server.
+    let url = format!("ws://{authority}/");
+    match tungstenite::client::client_with_config(url, socket, Some(settings())) {
         Ok((socket, _)) => Ok((WebSocketState::Open(Box::new(socket)), true)),
         Err(HandshakeError::Interrupted(handshake)) => {
             Ok((WebSocketState::Dialling(handshake), false))
@@ -245,7 +283,7 @@ fn connecting(socket: TcpStream, authority: String) -> io::Result<(WebSocketStat
 
 fn continue_handshake<R: HandshakeRole>(
     handshake: MidHandshake<R>,
-    socket: impl FnOnce(R::FinalResult) -> WebSocket<Paced<TcpStream>>,
+    socket: impl FnOnce(R::FinalResult) -> WebSocket<Paced<Pipe>>,
     again: impl FnOnce(MidHandshake<R>) -> WebSocketState,
 ) -> io::Result<(WebSocketState, bool)> {
     match handshake.handshake() {

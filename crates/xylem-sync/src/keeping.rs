@@ -16,8 +16,8 @@ use xylem_folder::{
 use xylem_keys::Keyring;
 use xylem_link::StaticKey;
 use xylem_node::{
-    AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, ServiceHandle, ShareError,
-    ShareOptions, look_up_place, resolve, serve_group, wall_clock,
+    AnnounceOptions, Event, LinkOptions, MeshNews, MeshStart, Prove, RelayList, ServiceHandle,
+    ShareError, ShareOptions, look_up_place, resolve, serve_group, wall_clock,
 };
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, PublisherKey};
@@ -51,6 +51,8 @@ pub struct SyncOptions {
     pub announce: Vec<Address>,
     /// As for a share.
     pub relays: Vec<Relay>,
+    /// The list from which the relays are, if they are from one. It is read again while the folder is kept.
+    pub relay_list: Option<RelayList>,
     /// As for a share.
     pub links: LinkOptions,
     /// As for a share.
@@ -81,6 +83,7 @@ impl SyncOptions {
             listen: Vec::new(),
             announce: Vec::new(),
             relays: Vec::new(),
+            relay_list: None,
             links: LinkOptions::default(),
             beside: AnnounceOptions::default(),
             versions: None,
@@ -351,6 +354,7 @@ pub fn sync(
         listen: options.listen.clone(),
         announce: options.announce.clone(),
         relays: options.relays.clone(),
+        relay_list: options.relay_list.clone(),
         certificate: None,
         plain: Vec::new(),
         web: Vec::new(),

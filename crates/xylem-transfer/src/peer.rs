@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use xylem_object::Have;
+use xylem_packet::Name;
 
 use crate::available::{PeerSegments, SegmentBlock, SegmentRuns};
 use crate::event::{PeerId, PeerStats, PeerStatus, TransferConfig};
@@ -31,6 +32,8 @@ pub(crate) enum PeerKind {
 #[derive(Debug)]
 pub(crate) struct TransferPeer {
     id: PeerId,
+    /// Its name of the publication, if it is not the transfer's.
+    prefix: Option<Name>,
     flow: SourceFlow,
     trust: PeerTrust,
     holdings: PeerHoldings,
@@ -79,6 +82,7 @@ impl TransferPeer {
         };
         Self {
             id,
+            prefix: None,
             flow: SourceFlow::new(now, config),
             trust: PeerTrust {
                 forwards: kind == PeerKind::Forwarder,
@@ -95,6 +99,15 @@ impl TransferPeer {
 
     pub(crate) fn id(&self) -> PeerId {
         self.id
+    }
+
+    /// Its name of the publication, if it is not the transfer's.
+    pub(crate) fn prefix(&self) -> Option<&Name> {
+        self.prefix.as_ref()
+    }
+
+    pub(crate) fn set_prefix(&mut self, prefix: Name) {
+        self.prefix = Some(prefix);
     }
 
     /// The peer's window, pacing and losses. [`Self::may_ask`] states whether it may be asked at all.

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use xylem_congestion::{CongestionAlgorithm, SplitMix64};
 use xylem_hash::Hash;
 use xylem_object::{ObjectId, naming};
-use xylem_packet::{Data, NameRef};
+use xylem_packet::{Data, Name, NameRef};
 use xylem_tree::{Geometry, TreeVerifier};
 
 use crate::event::{
@@ -153,6 +153,14 @@ impl Transfer {
             self.patience.on_first_peer(now);
         }
         added
+    }
+
+    /// Sets the name under which `peer` has the content in the same pieces, if it is not the transfer's. Call it before
+    /// the peer is asked for anything. Nothing happens if there is no such peer.
+    pub fn set_prefix(&mut self, peer: PeerId, prefix: Name) {
+        if let Some(p) = self.peers.place(peer) {
+            self.peers[p].set_prefix(prefix);
+        }
     }
 
     /// Sets the size in bytes of the largest datagram on the path to `peer`. A larger Data is cut into several, and
@@ -323,9 +331,18 @@ impl Transfer {
         self.config.congestion = Some(algorithm);
     }
 
-    /// The request that `name` makes, if it is one of this transfer's.
-    pub fn request_of(&self, name: NameRef<'_>) -> Option<naming::PublicationRequest> {
-        naming::parse(self.spec.prefix.as_ref(), name)
+    /// The request to `peer` that `name` makes, if it is one of this transfer's.
+    pub fn request_of(
+        &self,
+        peer: PeerId,
+        name: NameRef<'_>,
+    ) -> Option<naming::PublicationRequest> {
+        naming::parse(self.prefix_at(self.peers.place(peer)?), name)
+    }
+
+    /// The name under which the peer at place `p` is asked.
+    fn prefix_at(&self, p: usize) -> NameRef<'_> {
+        self.peers[p].prefix().unwrap_or(&self.spec.prefix).as_ref()
     }
 
     fn is_held_back(&self) -> bool {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use sim::{Behaviour, Original, World, ms, path};
 use xylem_congestion::CongestionAlgorithm;
-use xylem_object::ObjectId;
+use xylem_object::{ObjectId, naming};
+use xylem_packet::Component;
 use xylem_sim::{Conditions, Path};
 use xylem_transfer::{PeerId, TransferConfig};
 
@@ -51,6 +52,25 @@ fn everything_arrives_despite_loss_and_delay() {
             assert!(rounds < most, "loss {loss}, {rtt} ms: {rounds} round trips");
         }
     }
+}
+
+/// One content may be published under several names. Each peer is asked under the name that it has.
+#[test]
+fn peers_that_have_the_content_under_other_names_share_the_work() {
+    let original = Original::file(1_000_000);
+    let mut renamed = original.clone();
+    renamed.prefix =
+        naming::versioned(original.prefix.child(Component::generic(b"again")).as_ref(), 1).unwrap();
+    let config = TransferConfig::default();
+    let mut world = World::new(&original, config, 5)
+        .direct_peer(&original, Behaviour::Honest, path(20, 0.01))
+        .direct_peer(&renamed, Behaviour::Honest, path(20, 0.01));
+    world.transfer.set_prefix(PeerId(1), renamed.prefix);
+    world.run(Duration::from_secs(600));
+    assert_eq!(world.failed, None);
+    assert_eq!(world.blamed, []);
+    assert_eq!(world.complete, [ObjectId::Root]);
+    assert!(world.shares().iter().all(|share| *share > 0.2), "{:?}", world.shares());
 }
 
 #[test]

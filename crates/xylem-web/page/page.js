@@ -1,4 +1,6 @@
 // The page: reads the ticket after the #, shows the worker's reports, and offers proven files for download.
+import { parseLink } from "./engine.js";
+
 const $ = (id) => document.getElementById(id);
 const CELLS = 1536; // maximum number of pieces in the map
 const ROWS = 2000; // maximum number of listed files
@@ -26,19 +28,13 @@ function fail(why) {
 
 // ---- the ticket, and the peers to ask -----------------------------------------------------------
 
-const [first, ...rest] = decode(location.hash.slice(1)).split("&");
-const ticket = first.trim();
-const peers = [location.host];
-for (const part of rest) {
-  const at = /^peer=(?:wss?:\/\/)?([\w.-]+:\d{1,5}|\[[\da-fA-F:]+\]:\d{1,5})\/?$/.exec(part);
-  if (at) peers.push(at[1]);
-  else fail(`not an address: ${part.slice(0, 60)} (expected peer=HOST:PORT)`);
+let link = { ticket: "" };
+try {
+  link = parseLink(location.hash, location.host);
+} catch (error) {
+  fail(error.message);
 }
 addEventListener("hashchange", () => location.reload());
-
-function decode(text) {
-  try { return decodeURIComponent(text); } catch { return text; }
-}
 
 $("ask").addEventListener("submit", (event) => {
   event.preventDefault();
@@ -48,16 +44,17 @@ $("ask").addEventListener("submit", (event) => {
 // ---- the worker -----------------------------------------------------------------------------------
 
 let manifest, layout, map, proven = 0, keeps = false, finished = null, began, kept = 0, failed = false;
-if (!ticket) {
+if (!$("error").hidden) {
+  // The link is wrong.
+} else if (!link.ticket) {
   $("ask").hidden = false;
 } else if (typeof WebAssembly !== "object") {
   fail("this browser is too old: it has no WebAssembly");
 } else {
-  const worker = new Worker("worker.js");
+  const worker = new Worker("worker.js", { type: "module" });
   worker.onerror = (event) => fail(event.message || "the page's script could not be loaded");
   worker.onmessage = ({ data }) => handlers[data.is]?.(data);
-  const scheme = location.protocol === "https:" ? "wss://" : "ws://";
-  worker.postMessage({ ticket, peers: peers.map((host) => ({ host, url: scheme + host })) });
+  worker.postMessage(link);
   // After a failure the worker has ended. Before, it has proven data that may be nowhere else.
   $("again").onclick = () => (failed || !layout ? location.reload() : worker.postMessage({ again: true }));
   $("forget").onclick = () => { worker.postMessage({ forget: true }); };

@@ -7,13 +7,13 @@ use std::collections::{HashMap, VecDeque};
 use bytes::Bytes;
 use xylem_object::{Manifest, ObjectId, PublicationKind, Ticket, fetched};
 use xylem_packet::{InterestBuilder, Name, Packet, frame_len};
-use xylem_transfer::{FailReason, PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec};
+use xylem_transfer::{PeerId, Transfer, TransferConfig, TransferEvent, TransferSpec, Urgency};
 use xylem_tree::Geometry;
 
 use crate::kept::{self, KeptData, KeptFile};
-use crate::layout::{FileLayout, LayoutError, MAX_LISTING};
+use crate::layout::{FileLayout, LayoutError, LayoutFile, MAX_LISTING};
 use crate::runs::OpenRuns;
-use crate::told::{self, PageReport};
+use crate::told::{self, DownloadError, PageReport};
 
 /// Maximum number of unanswered Interests for one peer. Their answers stay below the buffer that a sharer has for a
 /// slow reader (docs/spec/faces.md); more would be lost.
@@ -46,6 +46,8 @@ enum DownloadPhase {
     Looking,
     /// Missing data are fetched.
     Fetching,
+    /// What is wanted of opened files is fetched.
+    Reading,
     Over,
 }
 
@@ -53,7 +55,9 @@ enum DownloadPhase {
 /// [`poll_timeout`](Self::poll_timeout) is due: [`handle_message`](Self::handle_message) with each message, then
 /// [`handle_timeout`](Self::handle_timeout), [`poll_report`](Self::poll_report) and [`poll_transmit`](Self::poll_transmit)
 /// until `None`. After the layout was reported: [`recall`](Self::load_nodes), [`next_check`](Self::next_check) and
-/// [`check`](Self::check) until `None`, then [`begin`](Self::begin). A call in another order has no effect.
+/// [`check`](Self::check) until `None`, then [`begin`](Self::begin). To read parts instead of fetching all of it, in place
+/// of these: [`begin_reading`](Self::begin_reading), then [`open_file`](Self::open_file), [`want`](Self::want) and
+/// [`close_file`](Self::close_file) as often as needed. A call in another order has no effect.
 pub struct Download {
     transfer: Transfer,
     phase: DownloadPhase,
@@ -160,9 +164,14 @@ impl Download {
     pub fn handle_timeout(&mut self, now: Duration) {
         self.transfer.handle_timeout(now);
         self.take_events();
-        if matches!(self.phase, DownloadPhase::Fetching) {
-            self.add_files();
-            self.end();
+        match self.phase {
+            DownloadPhase::Fetching => {
+                self.add_files();
+                self.end();
+            }
+            // A reader waits for them.
+            DownloadPhase::Reading => self.release_runs(),
+            _ => {}
         }
     }
 
@@ -190,6 +199,10 @@ impl Download {
     pub fn flush(&mut self) {
         self.transfer.flush_nodes();
         self.take_events();
+        self.release_runs();
+    }
+
+    fn release_runs(&mut self) {
         while let Some(run) = self.runs.take() {
             self.told.push_back(PageReport::Run(run));
         }
@@ -228,6 +241,49 @@ impl Download {
             self.phase = DownloadPhase::Fetching;
             self.transfer_goes_on();
         }
+    }
+
+    /// Begins to fetch only what [`want`](Self::want) names, instead of all of it.
+    pub fn begin_reading(&mut self) {
+        if matches!(self.phase, DownloadPhase::Looking) {
+            self.phase = DownloadPhase::Reading;
+            self.kept = KeptData::default();
+        }
+    }
+
+    /// Opens a file, by its number in the layout. Nothing of it is wanted yet. False if it cannot be opened now.
+    pub fn open_file(&mut self, number: usize) -> bool {
+        let Some(file) = self.reading(number) else { return false };
+        let (id, root, geometry) = (file.id, file.root, file.geometry);
+        self.transfer.open_object(id, root, geometry).is_ok()
+    }
+
+    /// Wants these bytes of an opened file, in ascending order. Those that came since it was opened do not come again.
+    /// Reported runs hold whole segments. False if the file is not open.
+    pub fn want(&mut self, number: usize, bytes: Range<u64>) -> bool {
+        let Some(file) = self.reading(number) else { return false };
+        let segment = file.geometry.segment_size().bytes() as u64;
+        let (id, segments) = (file.id, bytes.start / segment..bytes.end.div_ceil(segment));
+        self.transfer.want(id, segments, Urgency::Ahead)
+    }
+
+    /// Closes a file: nothing of it is fetched any more. Opened again, all of it can be wanted again.
+    pub fn close_file(&mut self, number: usize) {
+        if let Some(id) = self.reading(number).map(|file| file.id) {
+            self.transfer.give_up_object(id);
+        }
+    }
+
+    /// Gives the peers the notice that all of it was read.
+    pub fn all_read(&mut self) {
+        if matches!(self.phase, DownloadPhase::Reading) {
+            self.give_notice();
+        }
+    }
+
+    fn reading(&self, number: usize) -> Option<&LayoutFile> {
+        let file = self.layout.files.get(number);
+        file.filter(|_| matches!(self.phase, DownloadPhase::Reading))
     }
 
     /// The state of the fetch, as JSON.
@@ -278,22 +334,14 @@ impl Download {
                 TransferEvent::PeerDropped { peer } => {
                     self.told.push_back(PageReport::dropped(peer.0))
                 }
-                TransferEvent::Failed(why) => {
-                    let why = match why {
-                        FailReason::NobodyHasIt { .. } => "no reachable peer has it".to_owned(),
-                        why => why.to_string(),
-                    };
-                    self.fail(&why);
-                }
+                TransferEvent::Failed(why) => self.fail(&why.into()),
             }
         }
     }
 
-    fn fail(&mut self, why: &str) {
+    fn fail(&mut self, why: &DownloadError) {
         if !matches!(self.phase, DownloadPhase::Over) {
-            while let Some(run) = self.runs.take() {
-                self.told.push_back(PageReport::Run(run));
-            }
+            self.release_runs();
             self.phase = DownloadPhase::Over;
             self.told.push_back(PageReport::failed(why));
         }
@@ -302,8 +350,7 @@ impl Download {
     fn opened(&mut self, manifest: Manifest) {
         self.told.push_back(PageReport::manifest(&manifest));
         if manifest.sealed {
-            return self
-                .fail("it is encrypted for its recipients: they can fetch it with xylem get");
+            return self.fail(&DownloadError::Encrypted);
         }
         match manifest.kind {
             PublicationKind::File => self.laid_out(FileLayout::of_file(&manifest)),
@@ -324,7 +371,7 @@ impl Download {
                     None,
                 );
                 if let Err(e) = added {
-                    self.fail(&e.to_string());
+                    self.fail(&e.into());
                 }
             }
         }
@@ -356,7 +403,7 @@ impl Download {
                 self.phase = DownloadPhase::Looking;
                 // No timeout runs while the page reads back its kept data.
             }
-            Err(why) => self.fail(&why.to_string()),
+            Err(why) => self.fail(&why.into()),
         }
     }
 
@@ -379,7 +426,7 @@ impl Download {
                 verifier,
             );
             if let Err(e) = added {
-                return self.fail(&e.to_string());
+                return self.fail(&e.into());
             }
         }
     }

@@ -10,7 +10,7 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 
-use crate::{Download, PageReport};
+use crate::{Download, PageReport, StartError};
 
 #[derive(Default)]
 struct State {
@@ -65,7 +65,8 @@ exports! {
     output() -> *const u8 { |s| s.output.as_ptr() }
     output_len() -> usize { |s| s.output.len() }
     offset() -> f64 { |s| number(s.offset) }
-    /// Begins with the ticket in the input. Returns 0, or 1 with the reason in the output.
+    /// Begins with the ticket in the input. Returns 0, or with the reason in the output 1 (not a ticket) or 2 (a ticket
+    /// that a page cannot use).
     start(seed: f64) -> u32 {
         |s| {
             let ticket = String::from_utf8_lossy(&s.input).into_owned();
@@ -76,7 +77,10 @@ exports! {
                 }
                 Err(e) => {
                     s.output = e.to_string().into_bytes();
-                    1
+                    match e {
+                        StartError::Ticket(_) => 1,
+                        StartError::NoName => 2,
+                    }
                 }
             }
         }
@@ -161,6 +165,16 @@ exports! {
         }
     }
     begin() { |s| s.download().begin() }
+    /// Fetches only what `want` names from now on.
+    begin_reading() { |s| s.download().begin_reading() }
+    /// Opens a file by its number; 0 if it cannot be opened now.
+    open_file(file: usize) -> u32 { |s| u32::from(s.download().open_file(file)) }
+    /// Wants bytes of an opened file; 0 if it is not open.
+    want(file: usize, start: f64, end: f64) -> u32 {
+        |s| u32::from(s.download().want(file, start as u64..end as u64))
+    }
+    close_file(file: usize) { |s| s.download().close_file(file) }
+    all_read() { |s| s.download().all_read() }
     state(now: f64) {
         |s| s.output = s.download().state(time(now)).into_bytes()
     }

@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use crate::layout::FileLayout;
+use crate::layout::{FileLayout, LayoutError};
 use crate::runs::ProvenRun;
 use xylem_object::Manifest;
-use xylem_transfer::{PeerStats, PeerStatus};
+use xylem_transfer::{AddError, FailReason, PeerStats, PeerStatus};
 
 /// A report to the page.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,6 +16,43 @@ pub enum PageReport {
     Run(ProvenRun),
     /// Records of proven nodes, to be appended to those before.
     Nodes(Vec<u8>),
+}
+
+/// Reasons for which a fetch ends without success.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum DownloadError {
+    #[error("it is encrypted for its recipients: they can fetch it with xylem get")]
+    Encrypted,
+    #[error("no reachable peer has it")]
+    NotShared,
+    #[error("{0}")]
+    Transfer(FailReason),
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    #[error(transparent)]
+    Object(#[from] AddError),
+}
+
+impl From<FailReason> for DownloadError {
+    fn from(why: FailReason) -> Self {
+        match why {
+            FailReason::NobodyHasIt { .. } => Self::NotShared,
+            why => Self::Transfer(why),
+        }
+    }
+}
+
+impl DownloadError {
+    /// A word for scripts (docs/spec/web.md).
+    fn code(&self) -> &'static str {
+        match self {
+            Self::Encrypted => "encrypted",
+            Self::NotShared => "not-shared",
+            Self::Transfer(FailReason::AllPeersMisbehaved { .. }) => "lying",
+            Self::Transfer(_) => "no-progress",
+            Self::Layout(_) | Self::Object(_) => "unfit",
+        }
+    }
 }
 
 /// A text in quotes.
@@ -36,8 +73,9 @@ impl std::fmt::Display for Quoted<'_> {
 }
 
 impl PageReport {
-    pub(crate) fn failed(why: &str) -> Self {
-        Self::Text(format!("{{\"is\":\"failed\",\"why\":{}}}", Quoted(why)))
+    pub(crate) fn failed(why: &DownloadError) -> Self {
+        let (code, why) = (why.code(), why.to_string());
+        Self::Text(format!("{{\"is\":\"failed\",\"code\":\"{code}\",\"why\":{}}}", Quoted(&why)))
     }
 
     pub(crate) fn manifest(manifest: &Manifest) -> Self {

@@ -10,7 +10,7 @@ use xylem_reach::kind::is_global;
 const NEAR: &str = "It works on this network only. For a peer elsewhere, give the same relay on both sides (--relay)";
 
 /// Note for a code while no node of the DHT answers.
-const NEAR_SO_FAR: &str = "No node of the DHT has answered yet: so far it works on this network only. A line follows when it is in the DHT";
+const NEAR_SO_FAR: &str = "No node of the DHT has answered yet, as where a network drops UDP: so far it works on this network only. A line follows when it is in the DHT. For a peer elsewhere, give the same relay on both sides (--relay)";
 
 /// Note when the DHT lists a code after all.
 const LISTED: &str = "The code is in the DHT now: it leads here from elsewhere, too";

@@ -169,7 +169,11 @@ fn events() -> Vec<Event> {
         Event::Volunteers { relays: Vec::new() },
         Event::Announced { root, publisher: ticket.publisher, name: None },
         Event::Listening { uri: peer() },
-        Event::Relaying { uris: vec!["u".into()], second_port: Some(7349) },
+        Event::Relaying {
+            uris: vec!["u".into()],
+            hosts: vec!["h".into()],
+            second_port: Some(7349),
+        },
         Event::Volunteering,
         Event::Relayed { counts: xylem_node::RelayMetrics::default().each().into() },
         Event::Repository {

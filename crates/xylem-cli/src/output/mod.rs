@@ -320,9 +320,10 @@ impl Out {
             }
             Event::Library(LibraryEvent::Cosigned(said)) => self.note(&witnesses::cosigned(&said)),
             Event::Listening { uri } => self.note(&clean(&format!("Listening on {uri}"))),
-            Event::Relaying { uris, .. } => {
+            Event::Relaying { uris, hosts, .. } => {
                 self.note("Relaying. Others name it with --relay and one of these:");
-                uris.iter().for_each(|uri| self.note(&clean(&format!("  {uri}"))));
+                let all = uris.iter().chain(&hosts);
+                all.for_each(|uri| self.note(&clean(&format!("  {uri}"))));
             }
             Event::Volunteering => {
                 self.note(

@@ -5,19 +5,19 @@ mod trying;
 
 use crate::cli::Common;
 use crate::exit::{CommandFailure, Exit, exit_help};
-use crate::finding::MapArgs;
+use crate::finding::{DhtTrialArgs, MapArgs};
 use crate::output::Out;
 use crate::relays::RelayArgs;
 use crate::stop;
 use crate::values::{LinkAt, links};
 use clap::Args;
 use trying::{ReachProbe, ReachReport, Tries, reach};
-use xylem_node::{Event, ReachWay};
+use xylem_node::{Event, Itself, ReachWay};
 
 /// Reports how others can reach this machine, and what was tried
 ///
 /// It looks at the interfaces, asks the router for a port (and releases it), and registers with the relays that are
-/// named, over UDP and over TCP. It contacts no other machine. A relay reports the address that it sees, which shows
+/// named, over UDP and over TCP. With --dht it also tries the BitTorrent DHT. It contacts no other machine. A relay reports the address that it sees, which shows
 /// whether there is a NAT and of what kind; without a relay that stays unknown. Whether a firewall drops UDP from
 /// strangers shows only when a stranger connects.
 #[derive(Debug, Args)]
@@ -25,12 +25,13 @@ use xylem_node::{Event, ReachWay};
     "Examples:
   xylem net reach                               asks the router alone
   xylem net reach --relay KEY@example.org:7348  asks a relay, too
+  xylem net reach --dht                         takes the steps of a code in the DHT
   xylem net reach --json | jq 'select(.event == \"reach\").way'
 
 ",
     exit_help!(),
     "
-The status is 3 where nobody from elsewhere can reach this machine as it is."
+The status is 3 where nobody from elsewhere can reach this machine as it is. With --dht it is 0 if the DHT leads here."
 ))]
 pub(crate) struct ReachArgs {
     #[command(flatten)]
@@ -45,12 +46,16 @@ pub(crate) struct ReachArgs {
 
     #[command(flatten)]
     map: MapArgs,
+
+    #[command(flatten)]
+    dht: DhtTrialArgs,
 }
 
 /// Runs `xylem net reach`.
 pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exit, CommandFailure> {
     let relays = args.relay.relays(common)?;
-    let tries = Tries { listen: links(&args.listen)?, relays, map_port: args.map.map(common)? };
+    let (map_port, dht) = (args.map.map(common)?, args.dht.start(common)?);
+    let tries = Tries { listen: links(&args.listen)?, relays, map_port, dht };
     let stop = stop::on_signals()?;
     out.ends_with(&stop);
     let mut written = Ok(());
@@ -63,7 +68,9 @@ pub(crate) fn run(args: ReachArgs, common: &Common, out: &mut Out) -> Result<Exi
     written?;
     match way? {
         None => Ok(Exit::Interrupted),
-        Some(way) if way > ReachWay::Lan => Ok(Exit::Done),
+        Some(reached) if reached.way > ReachWay::Lan || reached.by_dht == Itself::Found => {
+            Ok(Exit::Done)
+        }
         Some(_) => Ok(Exit::Unreachable),
     }
 }
@@ -79,8 +86,8 @@ fn show(told: &ReachReport, out: &mut Out) -> Result<(), CommandFailure> {
             };
             out.line(&format!("{mark} {:<12} {says}", what.replace('_', " ")))
         }
-        ReachReport::Reach(reach) if out.is_json() => out.json(&Event::from(*reach)),
-        ReachReport::Reach(reach) => out.line(&format!("Reach: {reach}")),
+        ReachReport::Reach(status) if out.is_json() => out.json(&Event::Reach(status.clone())),
+        ReachReport::Reach(status) => out.line(&format!("Reach: {}", status.says)),
     }
 }
 

@@ -10,9 +10,13 @@ use xylem_base::Stop;
 use xylem_engine::{Engine, EngineError, EngineEvent, Program, RelayNotice, RelayUse};
 use xylem_forward::{Forwarder, ForwarderConfig, ForwarderSeed};
 use xylem_link::{Endpoint, StaticKey};
-use xylem_node::{PeerAddress, Relay, bind_links, news, offered, to_dial};
+use xylem_node::code::CodeDht;
+use xylem_node::{
+    BY_DHT, DhtStep, Itself, PeerAddress, ReachStatus, Relay, SeenPorts, bind_links, news, offered,
+    to_dial, try_dht,
+};
 use xylem_peers::reachable::AddressChoice;
-use xylem_reach::kind::{NatKind, ReachMonitor, ReachWay, Reachability, is_global};
+use xylem_reach::kind::{NatKind, ReachMonitor, ReachWay, is_global};
 
 /// Time limit of each try.
 const PATIENCE: Duration = Duration::from_secs(4);
@@ -21,7 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(4);
 #[derive(Serialize)]
 #[serde(tag = "event", rename = "probe")]
 pub(super) struct ReachProbe {
-    /// The kind of try: `interface`, `ipv4`, `ipv6`, `port_mapping`, `relay_udp`, `relay_tcp` or `nat`.
+    /// The kind of try: `interface`, `ipv4`, `ipv6`, `port_mapping`, `relay_udp`, `relay_tcp`, `nat`, and with `--dht` `dht_nodes`,
+    /// `dht_listed`, `dht_found`, `dht_address`, `dht_nat` and `dht_volunteers`.
     pub(super) what: &'static str,
     /// Whether it helps others to reach this machine; null if it makes no difference or is not known.
     pub(super) good: Option<bool>,
@@ -33,7 +38,14 @@ pub(super) struct ReachProbe {
 pub(super) enum ReachReport {
     Probe(ReachProbe),
     /// The last one: how this machine can be reached.
-    Reach(Reachability),
+    Reach(ReachStatus),
+}
+
+/// How this machine is reached.
+pub(super) struct Reached {
+    pub(super) way: ReachWay,
+    /// Whether the DHT leads here.
+    pub(super) by_dht: Itself,
 }
 
 /// What to try.
@@ -43,6 +55,8 @@ pub(super) struct Tries {
     pub(super) relays: Vec<Relay>,
     /// Whether to ask the router to map the port while this runs.
     pub(super) map_port: bool,
+    /// How to try the DHT; `None`: not at all.
+    pub(super) dht: Option<CodeDht>,
 }
 
 /// Tries everything and reports the results. Ends within seconds; returns `None` if it was asked to stop.
@@ -50,7 +64,7 @@ pub(super) fn reach(
     options: &Tries,
     stop: &Stop,
     tell: &mut dyn FnMut(ReachReport),
-) -> Result<Option<ReachWay>, CommandFailure> {
+) -> Result<Option<Reached>, CommandFailure> {
     let mut engine = engine()?;
     let bound = bind_links(&mut engine, &options.listen, None)?;
     let (own, choice) = offered(&bound);
@@ -85,6 +99,10 @@ pub(super) fn reach(
     let over_udp = trying.relays.iter().filter(|tried| tried.over_udp);
     let over_udp: Vec<RelayUse> = over_udp.map(|tried| tried.uses.clone()).collect();
     let now = engine.now();
+    let mut by_dht = Itself::Missing;
+    if let Some(how) = options.dht.as_ref().filter(|_| !stop.raised()) {
+        by_dht = try_dht(&mut engine, how, stop, &mut |step| dht_step(step, trying.tell))?;
+    }
     engine.close();
     for uses in over_udp {
         over_tcp(uses, stop, trying.tell)?;
@@ -92,7 +110,70 @@ pub(super) fn reach(
     if stop.raised() {
         return Ok(None);
     }
-    Ok(trying.settle(now))
+    Ok(trying.settle(now, by_dht))
+}
+
+/// Reports a step of the trial of the DHT.
+fn dht_step(step: DhtStep, tell: &mut dyn FnMut(ReachReport)) {
+    let (what, good, says) = match step {
+        DhtStep::OnlyHere => {
+            let says = "not tried: this machine listens on loopback alone (--listen)";
+            ("dht_nodes", None, says.to_owned())
+        }
+        DhtStep::Nodes { answered: 0 } => {
+            let says = "no node of the DHT answers: is UDP blocked here, or the network down?";
+            ("dht_nodes", Some(false), says.to_owned())
+        }
+        DhtStep::Nodes { answered } => {
+            ("dht_nodes", Some(true), format!("{answered} have answered"))
+        }
+        DhtStep::Listed { stored: 0 } => {
+            ("dht_listed", Some(false), "none lists this machine".to_owned())
+        }
+        DhtStep::Listed { stored } => {
+            ("dht_listed", Some(true), format!("{stored} list this machine under a random key"))
+        }
+        DhtStep::Found { at, is_own } => {
+            let at: Vec<String> = at.iter().map(ToString::to_string).collect();
+            match is_own {
+                Itself::Found => {
+                    ("dht_found", Some(true), format!("the key leads to {}", at.join(", ")))
+                }
+                Itself::Missing if at.is_empty() => {
+                    ("dht_found", Some(false), "the key leads nowhere".to_owned())
+                }
+                Itself::Missing => {
+                    let at = at.join(", ");
+                    let says = format!("the key leads to {at}, where no node sees this machine");
+                    ("dht_found", Some(false), says)
+                }
+            }
+        }
+        DhtStep::Seen { at, nodes } => {
+            ("dht_address", None, format!("{nodes} nodes see this machine at {at}"))
+        }
+        DhtStep::Ports(SeenPorts::One) => {
+            let says =
+                "all nodes see one port: where the other side's NAT lets it, the two meet directly";
+            ("dht_nat", Some(true), says.to_owned())
+        }
+        DhtStep::Ports(SeenPorts::Many) => {
+            let says = "nodes see different ports: a symmetric NAT, which opens if the other side's keeps its port; else \
+                        both need a relay";
+            ("dht_nat", Some(false), says.to_owned())
+        }
+        DhtStep::Volunteers { listed, answered } => {
+            let says = format!(
+                "{listed} listed as relays for strangers; of those asked {answered} answered"
+            );
+            ("dht_volunteers", Some(answered > 0), says)
+        }
+        _ => {
+            let says = "too few nodes tell which port they see";
+            ("dht_nat", None, says.to_owned())
+        }
+    };
+    tell(ReachReport::Probe(ReachProbe { what, good, says }));
 }
 
 fn engine() -> Result<Engine, CommandFailure> {
@@ -220,7 +301,7 @@ impl Trying<'_> {
     }
 
     /// Reports the results that are known only at the end.
-    fn settle(&mut self, now: Duration) -> Option<ReachWay> {
+    fn settle(&mut self, now: Duration, by_dht: Itself) -> Option<Reached> {
         if self.asks_router {
             self.check("port_mapping", Some(false), "the router does not answer".into());
         }
@@ -248,8 +329,12 @@ impl Trying<'_> {
             }
         };
         self.check("nat", good, says.into());
-        (self.tell)(ReachReport::Reach(said));
-        Some(said.way)
+        let mut status = ReachStatus::from(said);
+        if by_dht == Itself::Found && said.way <= ReachWay::Lan {
+            status.says = BY_DHT.to_owned();
+        }
+        (self.tell)(ReachReport::Reach(status));
+        Some(Reached { way: said.way, by_dht })
     }
 }
 

@@ -378,10 +378,12 @@ mod running {
         listen: &[String],
         store: &Path,
     ) -> Result<ShareOptions, CommandFailure> {
+        let chosen = args.relay.chosen(common)?;
         Ok(ShareOptions {
             listen: stored_links(listen)?,
             announce: args.announced.announce.clone(),
-            relays: args.relay.relays(common)?,
+            relays: chosen.relays,
+            relay_list: chosen.list,
             accept_open: args.answer.accept_open,
             beside: args.announces(common)?,
             links: args.shape.links(),

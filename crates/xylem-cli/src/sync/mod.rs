@@ -240,6 +240,7 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
     if args.background {
         return background::hand_over(&args, &folder, joins.as_ref(), &last, common, out);
     }
+    let chosen = args.relay.chosen(common)?;
     let options = SyncOptions {
         folder,
         joins,
@@ -255,7 +256,8 @@ pub(crate) fn run(args: SyncArgs, common: &Common, out: &mut Out) -> Result<Exit
         xattrs: Some(last.xattrs),
         remember: Some(last),
         announce: args.announced.announce.clone(),
-        relays: args.relay.relays(common)?,
+        relays: chosen.relays,
+        relay_list: chosen.list,
         links: args.shape.links(),
         beside: args.near.options(common)?,
         limit: args.limit.limit,

@@ -1,4 +1,4 @@
-//! Faces: one [`Transport`] each (in-process, Unix, TCP, UDP, multicast, WebSocket or encrypted link) with an NDNLPv2
+//! Faces: one [`Transport`] each (in-process, Unix, TCP, UDP, multicast, Ethernet, WebSocket or encrypted link) with an NDNLPv2
 //! link service around it.
 //!
 //! Bytes come from sockets that never block and go to them; [`crate::Engine`] decides when. This module does not
@@ -40,6 +40,13 @@ pub enum Transport {
     },
     /// A multicast group, by number.
     Multicast(usize),
+    /// NDN over Ethernet.
+    Ethernet {
+        /// The number of the interface.
+        device: usize,
+        /// The far end's address, or NDN's group.
+        remote: [u8; 6],
+    },
     /// Plain NDN over TCP or a Unix socket.
     Stream(Box<PacketStream>),
     /// NDN over WebSocket.
@@ -93,7 +100,7 @@ impl EngineFace {
         Self {
             link_service: LinkService::new(link_service_config(matches!(
                 transport,
-                Transport::Udp { .. } | Transport::Multicast(_)
+                Transport::Udp { .. } | Transport::Multicast(_) | Transport::Ethernet { .. }
             ))),
             transport,
             peer: None,
@@ -112,9 +119,17 @@ impl EngineFace {
         }
     }
 
-    /// Sends packets to a UDP peer, in fragments where they are too long, as soon as there is a socket for it.
+    /// Sends packets to a UDP or Ethernet peer, in fragments where they are too long, as soon as there is a socket for
+    /// it.
     pub fn set_datagrams(&mut self) {
         self.link_service.set_config(link_service_config(true));
+    }
+
+    /// Limits frames to what the transport carries.
+    pub(crate) fn limit_mtu(&mut self, limit: usize) {
+        let mut config = *self.link_service.config();
+        config.mtu = config.mtu.min(limit);
+        self.link_service.set_config(config);
     }
 
     /// Whether packets leave in datagrams of a limited size, of this or of the next connection.

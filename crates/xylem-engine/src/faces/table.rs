@@ -1,4 +1,4 @@
-//! The table of faces, by number, by link and by UDP peer, and which of them have something to do.
+//! The table of faces, by number, by link and by peer over UDP or Ethernet, and which of them have something to do.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -36,6 +36,7 @@ pub(crate) struct EngineFaces {
     all: HashMap<FaceId, EngineFace, BuildHasherDefault<NumberHasher>>,
     by_link: HashMap<LinkId, FaceId>,
     by_udp: HashMap<(usize, SocketAddr), FaceId>,
+    by_ethernet: HashMap<(usize, [u8; 6]), FaceId>,
     /// Faces with something to write, each listed once: [`EngineFace::unflushed`].
     unflushed: VecDeque<FaceId>,
     /// Faces with a running timer of their link service, and maybe ended ones.
@@ -55,6 +56,9 @@ impl EngineFaces {
             Transport::Udp { socket, remote, .. } => {
                 self.by_udp.insert((*socket, *remote), id);
             }
+            Transport::Ethernet { device, remote } => {
+                self.by_ethernet.insert((*device, *remote), id);
+            }
             _ => {}
         }
     }
@@ -63,6 +67,9 @@ impl EngineFaces {
         match transport {
             Transport::Link(link) => drop(self.by_link.remove(link)),
             Transport::Udp { socket, remote, .. } => drop(self.by_udp.remove(&(*socket, *remote))),
+            Transport::Ethernet { device, remote } => {
+                self.by_ethernet.remove(&(*device, *remote));
+            }
             _ => {}
         }
     }
@@ -111,6 +118,11 @@ impl EngineFaces {
     /// The face of a plain UDP peer.
     pub(crate) fn of_udp(&self, socket: usize, remote: SocketAddr) -> Option<FaceId> {
         self.by_udp.get(&(socket, remote)).copied()
+    }
+
+    /// The face of a peer, or of NDN's group, on an Ethernet interface.
+    pub(crate) fn of_ethernet(&self, device: usize, remote: [u8; 6]) -> Option<FaceId> {
+        self.by_ethernet.get(&(device, remote)).copied()
     }
 
     /// Lists a face for the next flush, if its transport keeps bytes for one.

@@ -14,7 +14,9 @@ use xylem_peers::reachable::PeerAddress;
 use xylem_reach::relay::{ConnectTarget, HEADER, VouchedName};
 use xylem_sockets::CarrierDial;
 
-use super::state::{CircuitState, MAX_RELAYS, RelayLinkState, RelayNotice, RelayUse, UsedRelay};
+use super::state::{
+    CircuitState, MAX_RELAYS, RelayDial, RelayLinkState, RelayNotice, RelayUse, UsedRelay,
+};
 use crate::dialling::wildcard;
 use crate::faces::Transport;
 use crate::{Engine, FaceEnd};
@@ -143,6 +145,8 @@ impl Engine {
         loop {
             let relay = &mut self.net.reaching.relays[i];
             let key = Some(PeerKey(relay.uses.key));
+            // Where UDP was silent before, it probably is now.
+            let udp_first = if relay.is_over_tcp() { Duration::ZERO } else { UDP_FIRST };
             let RelayUse { udp, tcp, .. } = &relay.uses;
             let RelayLinkState::Dialling { links, began, next, taken } = &mut relay.stage else {
                 return;
@@ -152,8 +156,9 @@ impl Engine {
             }
             let way = *taken;
             // Nothing is tried over TCP while UDP may still answer.
-            if way >= udp.len() && !links.is_empty() && now < *began + UDP_FIRST {
-                *next = *began + UDP_FIRST;
+            let over_tcp = way >= udp.len();
+            if over_tcp && !links.is_empty() && now < *began + udp_first {
+                *next = *began + udp_first;
                 return;
             }
             (*taken, *next) = (way + 1, now + BETWEEN);
@@ -176,7 +181,9 @@ impl Engine {
                 _ => None,
             };
             match (link, &mut self.net.reaching.relays[i].stage) {
-                (Some(link), RelayLinkState::Dialling { links, .. }) => links.push(link),
+                (Some(link), RelayLinkState::Dialling { links, .. }) => {
+                    links.push(RelayDial { link, over_tcp });
+                }
                 // A dial that the system refuses counts as silent.
                 (_, RelayLinkState::Dialling { next, .. }) => *next = now,
                 _ => {}
@@ -221,7 +228,7 @@ impl Engine {
         let relay = &mut self.net.reaching.relays[i];
         let mut links = match std::mem::replace(&mut relay.stage, RelayLinkState::Resting) {
             RelayLinkState::Resting => Vec::new(),
-            RelayLinkState::Dialling { links, .. } => links,
+            RelayLinkState::Dialling { links, .. } => links.iter().map(|dial| dial.link).collect(),
             RelayLinkState::Talking { link, .. } => vec![link],
         };
         links.extend(relay.former_link());
@@ -259,7 +266,7 @@ impl Engine {
             RelayLinkState::Dialling { links, .. } => links,
             _ => Vec::new(),
         };
-        dials.into_iter().for_each(|link| self.close_transport(&Transport::Link(link)));
+        dials.into_iter().for_each(|dial| self.close_transport(&Transport::Link(dial.link)));
         self.write_relay(i);
         self.request_circuits(i);
     }
@@ -288,7 +295,7 @@ mod tests {
     use xylem_reach::code::meeting_publisher;
 
     use super::*;
-    use crate::testing::engine;
+    use crate::testing::{engine, until};
 
     const RELAY: [u8; 32] = [7; 32];
 
@@ -334,5 +341,56 @@ mod tests {
         let again = uses(&engine, true, &[1], 1);
         assert!(engine.use_relay(again).expect("it has room"));
         assert_eq!(of(&engine), (true, 2, 2, true));
+    }
+
+    /// A relay on TCP that restarts, in a network where UDP is silent: connections are tried again while dials over UDP wait.
+    #[test]
+    fn connections_to_a_relay_are_tried_while_udp_is_silent() {
+        let mut engine = engine(9);
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let at = listener.local_addr().unwrap();
+        // It takes datagrams and answers none.
+        let silent = std::net::UdpSocket::bind(at).unwrap();
+        let mut wanted = uses(&engine, true, &[1], silent.local_addr().unwrap().port());
+        let carrier = xylem_mgmt::Carrier::SecureWebSocket;
+        wanted.tcp = vec![PeerAddress::Carried { carrier, address: at, name: None, key: None }];
+        engine.use_relay(wanted).unwrap();
+        let dialled = |engine: &Engine| match engine.net.reaching.relays[0].stage {
+            RelayLinkState::Dialling { began, .. } => began,
+            _ => panic!("it is dialled"),
+        };
+        let (first, accepted) = (dialled(&engine), std::cell::Cell::new(0));
+        // Each connection ends at once.
+        let count = || accepted.set(accepted.get() + usize::from(listener.accept().is_ok()));
+        until(&mut [&mut engine], count, |engines, _| {
+            assert_eq!(dialled(engines[0]), first, "all was dialled anew");
+            accepted.get() > 2
+        });
+    }
+
+    /// Where UDP was silent before, a relay that is dialled again is tried over TCP at once.
+    #[test]
+    fn tcp_waits_for_udp_only_where_that_may_work() {
+        let mut engine = engine(9);
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let mut wanted = uses(&engine, false, &[1], silent.local_addr().unwrap().port());
+        let carrier = xylem_mgmt::Carrier::SecureWebSocket;
+        let address = SocketAddr::from(([127, 0, 0, 1], 9));
+        wanted.tcp = vec![PeerAddress::Carried { carrier, address, name: None, key: None }];
+        engine.use_relay(wanted).unwrap();
+        let mut taken_after = |at: Option<SocketAddr>| {
+            engine.net.reaching.relays[0].at = at;
+            engine.dial_relay(0);
+            let began = engine.now();
+            engine.dial_relay_on(began + BETWEEN, 0);
+            match engine.net.reaching.relays[0].stage {
+                RelayLinkState::Dialling { taken, .. } => taken,
+                _ => panic!("it is dialled"),
+            }
+        };
+        assert_eq!(taken_after(None), 1);
+        assert_eq!(taken_after(silent.local_addr().ok()), 1);
+        assert_eq!(taken_after(Some(SocketAddr::from(([1; 8], 1)))), 2);
     }
 }

@@ -144,9 +144,9 @@ impl RelayConnections {
 }
 
 /// The pause before a relay is dialled again is this fraction of the time without a registration. So a relay that was
-/// away for a minute has us two seconds after its return, and one that is gone costs little.
+/// away for a minute has us two seconds after its return, one that restarts almost at once, and one that is gone costs little.
 const PAUSE_PART: u32 = 30;
-const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE: Duration = Duration::from_millis(250);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
 /// A relay to use, and the purpose.
@@ -238,7 +238,7 @@ pub(crate) enum RelayLinkState {
     /// No link, and none needed for now.
     Resting,
     Dialling {
-        links: Vec<LinkId>,
+        links: Vec<RelayDial>,
         began: Duration,
         next: Duration,
         /// How many of its addresses were dialled, over UDP and then TCP.
@@ -250,6 +250,13 @@ pub(crate) enum RelayLinkState {
         unsent: Vec<u8>,
         registered: bool,
     },
+}
+
+/// A dial of a relay at one of its addresses.
+#[derive(Clone, Copy)]
+pub(crate) struct RelayDial {
+    pub(crate) link: LinkId,
+    pub(crate) over_tcp: bool,
 }
 
 impl UsedRelay {
@@ -278,6 +285,11 @@ impl UsedRelay {
 
     pub(crate) fn at(&self) -> Option<SocketAddr> {
         self.at
+    }
+
+    /// Returns whether its datagrams went within a connection, because UDP was silent.
+    pub(crate) fn is_over_tcp(&self) -> bool {
+        self.at.is_some() && !self.is_over_udp()
     }
 
     /// Returns whether its datagrams go over UDP, and not within a connection.
@@ -312,7 +324,7 @@ impl UsedRelay {
     pub(crate) fn has(&self, link: LinkId) -> bool {
         let of = |stage: &RelayLinkState| match stage {
             RelayLinkState::Resting => false,
-            RelayLinkState::Dialling { links, .. } => links.contains(&link),
+            RelayLinkState::Dialling { links, .. } => links.iter().any(|dial| dial.link == link),
             RelayLinkState::Talking { link: it, .. } => *it == link,
         };
         of(&self.stage) || self.former.as_ref().is_some_and(of)
@@ -328,8 +340,13 @@ impl UsedRelay {
 
     /// Schedules the next dial, because it has no registration of this end.
     pub(crate) fn schedule_redial(&mut self, now: Duration) {
+        self.again = Some(now + self.pause(now));
+    }
+
+    /// The pause before the next dial.
+    pub(crate) fn pause(&mut self, now: Duration) -> Duration {
         let away = now.saturating_sub(*self.lost.get_or_insert(now));
-        self.again = Some(now + (away / PAUSE_PART).clamp(PAUSE, LONGEST_PAUSE));
+        (away / PAUSE_PART).clamp(PAUSE, LONGEST_PAUSE)
     }
 
     /// Returns whether all requests have been answered.

@@ -13,6 +13,9 @@ use crate::{Engine, EngineEvent};
 /// Pause before a relay that has lost its state is asked again for a peer that it does not have yet.
 const ASK_AGAIN: Duration = Duration::from_millis(400);
 
+/// Least pause before a relay that has refused the registration is dialled again.
+const REFUSED: Duration = Duration::from_secs(1);
+
 impl Engine {
     /// Asks for all wanted peers, and dials each right after its request: the relay can serve the request when the
     /// first datagram arrives.
@@ -111,7 +114,8 @@ impl Engine {
     pub(super) fn relay_answers(&mut self, i: usize, link: LinkId, remote: SocketAddr) {
         let relay = &mut self.net.reaching.relays[i];
         let RelayLinkState::Dialling { links, .. } = &mut relay.stage else { return };
-        let others: Vec<LinkId> = links.drain(..).filter(|other| *other != link).collect();
+        let others: Vec<LinkId> =
+            links.drain(..).map(|dial| dial.link).filter(|other| *other != link).collect();
         let stream = self.net.endpoint.open_stream(link, purpose::REACH);
         others.into_iter().for_each(|other| self.close_transport(&Transport::Link(other)));
         self.drop_former(i);
@@ -190,7 +194,13 @@ impl Engine {
                 let face = relay.circuits.swap_remove(place).face;
                 self.fail_face(face, why);
             }
-            RelayEvent::Refused(None, why) => self.relay_failed(i, &why.to_string()),
+            RelayEvent::Refused(None, why) => {
+                self.relay_failed(i, &why.to_string());
+                // It is there: asking it sooner would not help.
+                let least = self.net.clock.now() + REFUSED;
+                let relay = &mut self.net.reaching.relays[i];
+                relay.again = relay.again.map(|at| at.max(least));
+            }
             RelayEvent::Observed { address, by } => {
                 let by_second = by == RelayPort::Second;
                 self.announce_candidates_again();
@@ -246,14 +256,25 @@ impl Engine {
             relay.former = None;
             return;
         }
-        let ways = relay.ways();
+        let (now, ways) = (self.net.clock.now(), relay.ways());
+        let pause = match relay.stage {
+            RelayLinkState::Dialling { .. } => relay.pause(now),
+            _ => Duration::ZERO,
+        };
+        let over_udp = relay.uses.udp.len();
         match &mut relay.stage {
             RelayLinkState::Resting => {}
             RelayLinkState::Dialling { links, taken, next, .. } => {
-                links.retain(|other| *other != link);
+                links.retain(|other| other.link != link);
                 *next = Duration::ZERO;
-                if links.is_empty() && *taken >= ways {
+                if *taken < ways {
+                    return;
+                }
+                if links.is_empty() {
                     self.relay_failed(i, why);
+                } else if ways > over_udp && !links.iter().any(|other| other.over_tcp) {
+                    // Connections are refused at once where the relay restarts. Dials over UDP are silent for ten seconds.
+                    (*taken, *next) = (over_udp, now + pause);
                 }
             }
             RelayLinkState::Talking { .. } => self.relay_failed(i, why),

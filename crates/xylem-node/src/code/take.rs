@@ -145,9 +145,9 @@ impl fmt::Display for CodeLookup {
                  name the same relay (--relay); otherwise the code has ended: ask for a new one",
             ),
             Self::Dht { answers: false, .. } => f.write_str(
-                "no peer on this network answers to the code, and no node of the DHT answers: if the other side is \
-                 elsewhere, both sides have to name the same relay (--relay); otherwise the code has ended: ask for a \
-                 new one",
+                "no peer on this network answers to the code, and no node of the DHT answers, as where a network drops \
+                 UDP (`xylem net reach --dht`): if the other side is elsewhere, both sides have to name the same relay \
+                 (--relay), which is reached over TCP, too; otherwise the code has ended: ask for a new one",
             ),
             Self::Dht { listed: false, .. } => f.write_str(
                 "no peer shows that code, neither on this network nor in the DHT: it has ended (after ten minutes or \

@@ -369,7 +369,7 @@ impl FetchState {
             return engine.drop_face(face, NOT_THERE);
         }
         let mut asked = None;
-        let part = match self.transfer.request_of(interest.name()) {
+        let part = match self.transfer.request_of(peer_of(from), interest.name()) {
             Some(PublicationRequest::Manifest) => RefusedPart::Manifest,
             Some(
                 PublicationRequest::Segment { object, .. }
@@ -539,6 +539,20 @@ impl FetchState {
         let prefix = Data::decode(&manifest).ok().map(|d| d.name().parent().to_name());
         if self.watch.is_some() && self.name.is_some() && prefix != self.name {
             self.admit(engine, face, on_event);
+            return true;
+        }
+        if self.name.is_some()
+            && self.name != prefix
+            && let Some(found) = self.finding.verify(&manifest)
+        {
+            // Content may be published under several names, of which a peer answers with one.
+            if !vouched {
+                self.report_key(face, Some(key), &peer, on_event);
+            }
+            self.admit(engine, face, on_event);
+            if self.finding.is_another_name(&self.manifest, &found) {
+                self.transfer.set_prefix(peer_of(face), found.prefix);
+            }
             return true;
         }
         if let Err(what) = self.transfer.offer_manifest(now, &manifest) {

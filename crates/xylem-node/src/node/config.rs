@@ -1,6 +1,7 @@
 //! [`NodeConfig`]: a node's settings. The command reads settings files, not this crate.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::num::NonZeroU8;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -41,6 +42,10 @@ pub struct NodeConfig {
     /// Whether all neighbours in a group receive each other (`MultiAccess`) or not (`AdHoc`: an Interest may go back
     /// to where it came from).
     pub multicast_link: LinkType,
+    /// Interfaces for NDN over Ethernet: a face to NDN's group on each, and one for each neighbour that sends Interests.
+    pub ethernet: Vec<String>,
+    /// As `multicast_link`, of those groups.
+    pub ethernet_link: LinkType,
     /// Permanent routes.
     pub routes: Vec<NodeRoute>,
     /// Strategies by prefix.
@@ -57,6 +62,8 @@ pub struct NodeConfig {
     pub cs_bytes: usize,
     /// What becomes of Data for which no Interest is pending.
     pub unsolicited: UnsolicitedPolicy,
+    /// The HopLimit that Interests without one get as they are forwarded; `None`: they stay without.
+    pub default_hop_limit: Option<NonZeroU8>,
     /// Directory for cached packets that do not fit in memory; `None`: they are dropped.
     pub cs_directory: Option<PathBuf>,
     /// Most bytes in that directory.
@@ -139,6 +146,8 @@ impl NodeConfig {
             multicast_v6: None,
             multicast_link: LinkType::MultiAccess,
             multicast_interfaces: Vec::new(),
+            ethernet: Vec::new(),
+            ethernet_link: LinkType::MultiAccess,
             routes: Vec::new(),
             strategies: Vec::new(),
             regions: Vec::new(),
@@ -147,6 +156,7 @@ impl NodeConfig {
             cs_packets: 65_536,
             cs_bytes: 64 << 20,
             unsolicited: UnsolicitedPolicy::default(),
+            default_hop_limit: None,
             cs_directory: None,
             cs_directory_bytes: 1 << 30,
             cs_medium: FileMedium::default(),
@@ -183,6 +193,7 @@ impl NodeConfig {
         self.listen = self.listen.map(links).filter(|listen: &Vec<_>| !listen.is_empty());
         self.relay.get_or_insert_with(RelayOptions::default);
         (self.multicast, self.multicast_v6) = (None, None);
+        self.ethernet.clear();
         self.connect.clear();
         self.routes.clear();
         self.strategies.clear();

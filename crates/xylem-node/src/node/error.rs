@@ -8,6 +8,7 @@ use xylem_base::{Blame, Failure, advised};
 use xylem_forward::RouteError;
 use xylem_object::PublisherIdError;
 use xylem_packet::Name;
+use xylem_peers::list_file::ListFileError;
 use xylem_peers::reachable::ResolveError;
 use xylem_store::StoreError;
 use xylem_trust::{CertificateError, TrustError};
@@ -45,6 +46,14 @@ pub enum NodeError {
         group: SocketAddr,
         /// The interface's address.
         interface: IpAddr,
+        /// The system's error.
+        why: io::Error,
+    },
+    /// An interface of the settings cannot be used for NDN over Ethernet.
+    #[error("cannot use {device} ([node.ethernet] devices): {why}")]
+    Ethernet {
+        /// Its name.
+        device: String,
         /// The system's error.
         why: io::Error,
     },
@@ -153,13 +162,7 @@ pub enum AnchorFlaw {
 pub enum ClientListError {
     /// The file cannot be read.
     #[error(transparent)]
-    Unread(#[from] io::Error),
-    /// The path is no regular file.
-    #[error("it is not a file")]
-    NotAFile,
-    /// The file is too large.
-    #[error("it has more than 32 MiB")]
-    TooLarge,
+    File(#[from] ListFileError),
     /// A line holds something else than a link key.
     #[error("line {number} is no link key: {why}")]
     Line {
@@ -183,6 +186,7 @@ impl Failure for NodeError {
             | Self::Anchor { .. }
             | Self::Clients { .. } => Blame::Usage,
             Self::Interfaces(_)
+            | Self::Ethernet { .. }
             | Self::Directory(_)
             | Self::Cache { .. }
             | Self::Repository { .. }

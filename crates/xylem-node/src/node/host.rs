@@ -49,11 +49,18 @@ impl ManagementHost for ManagedEngine<'_> {
             }
             Some(other) => other,
         };
-        let peer = peer_of(uri, parameters.uri.as_deref())?;
+        let peer = match uri {
+            FaceUri::Ether(address) => ethernet_peer(*address, parameters)?,
+            _ => peer_of(uri, parameters.uri.as_deref())?,
+        };
         // A URI in lists has no key, so an accepted link of another key would look like the one that is wanted.
         let existing = self.engine.faces().find(|(id, face)| {
             let key = peer.link_key();
-            face.remote == *uri && key.is_none_or(|key| self.engine.leads_to(*id, &key))
+            let here = match &peer {
+                PeerAddress::Ethernet { device, .. } => is_device(&face.local, device),
+                _ => true,
+            };
+            face.remote == *uri && here && key.is_none_or(|key| self.engine.leads_to(*id, &key))
         });
         if let Some(id) = existing.map(|(id, _)| id) {
             // The command names the address, whichever end made the face.
@@ -147,6 +154,7 @@ impl ManagementHost for ManagedEngine<'_> {
 impl ManagedEngine<'_> {
     /// Sets all parameters, or none if there is an error.
     fn change(&mut self, id: FaceId, parameters: &ControlParameters) -> Result<(), CommandRefusal> {
+        let frame_limit = self.engine.frame_limit(id);
         let Some(face) = self.engine.face_mut(id) else {
             return Err(CommandRefusal::new(404, "there is no such face"));
         };
@@ -158,7 +166,8 @@ impl ManagedEngine<'_> {
             if mtu < MIN_MTU as u64 {
                 return Err(unacceptable("an MTU below 64 carries no NDN"));
             }
-            link_service.mtu = usize::try_from(mtu).unwrap_or(MAX_PACKET).min(MAX_PACKET);
+            let limit = frame_limit.unwrap_or(MAX_PACKET).min(MAX_PACKET);
+            link_service.mtu = usize::try_from(mtu).unwrap_or(MAX_PACKET).min(limit);
         }
         if let (Some(flags), Some(mask)) = (parameters.flags, parameters.mask) {
             let set = |flag, value: &mut bool| {
@@ -180,7 +189,8 @@ impl ManagedEngine<'_> {
             link_service.congestion_threshold = usize::try_from(threshold).unwrap_or(usize::MAX);
         }
         if let Some(persistency) = parameters.persistency.and_then(Persistency::from_number) {
-            let can_dial = face.peer.is_some() || matches!(face.transport, Transport::Udp { .. });
+            let can_dial = face.peer.is_some()
+                || matches!(face.transport, Transport::Udp { .. } | Transport::Ethernet { .. });
             if !can_dial && persistency != face.persistency {
                 return Err(unacceptable("only the other end can make this face again"));
             }
@@ -205,6 +215,7 @@ fn peer_of(uri: &FaceUri, dialled: Option<&str>) -> Result<PeerAddress, CommandR
         FaceUri::Udp(at)
         | FaceUri::Tcp(at)
         | FaceUri::WebSocket(at)
+        | FaceUri::SecureWebSocket(at)
         | FaceUri::Xylem(at)
         | FaceUri::Carried(_, at) => Some(&at.host),
         _ => None,
@@ -216,7 +227,7 @@ fn peer_of(uri: &FaceUri, dialled: Option<&str>) -> Result<PeerAddress, CommandR
         return Err(unacceptable("port 0 is no port of another machine"));
     }
     let peer = match (uri, dialled) {
-        (FaceUri::Xylem(_) | FaceUri::Carried(..), Some(dialled)) => {
+        (FaceUri::Xylem(_) | FaceUri::Carried(..) | FaceUri::SecureWebSocket(_), Some(dialled)) => {
             dialled.parse().map_err(|e: PeerUriError| unacceptable(e))?
         }
         _ => PeerUri::try_from(uri.clone()).map_err(unacceptable)?,
@@ -226,6 +237,32 @@ fn peer_of(uri: &FaceUri, dialled: Option<&str>) -> Result<PeerAddress, CommandR
         Some(peer) => Ok(peer),
         None => Err(unacceptable("no address")),
     }
+}
+
+/// The peer at an Ethernet address. The interface is the command's LocalUri, as with NFD, or stands in its Uri.
+fn ethernet_peer(
+    address: [u8; 6],
+    parameters: &ControlParameters,
+) -> Result<PeerAddress, CommandRefusal> {
+    let stated = parameters.uri.as_deref().and_then(FaceUri::split_device);
+    let device = match parameters.local_uri.as_deref().map(str::parse) {
+        Some(Ok(FaceUri::Dev(device))) => Some(device),
+        Some(_) => {
+            return Err(unacceptable("the local end of Ethernet is an interface: dev://eth0"));
+        }
+        None => stated.map(|(_, device)| device.to_owned()),
+    };
+    let missing = "which interface? Ethernet needs a LocalUri (--local dev://eth0)";
+    let device = device.ok_or_else(|| unacceptable(missing))?;
+    if address[0] & 1 == 1 || address == [0; 6] {
+        return Err(unacceptable("not a unicast address; groups are for the settings"));
+    }
+    Ok(PeerAddress::Ethernet { device, address })
+}
+
+/// Whether a face's local end is this interface.
+fn is_device(local: &FaceUri, device: &str) -> bool {
+    matches!(local, FaceUri::Dev(name) if name == device)
 }
 
 fn is_unicast(address: SocketAddr) -> bool {

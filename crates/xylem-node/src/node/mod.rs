@@ -65,6 +65,7 @@ pub fn run_node(
     node.listen(on_event)?;
     node.relay(on_event)?;
     node.join_multicast(on_event)?;
+    node.join_ethernet(on_event)?;
     node.connect(on_event)?;
     let mail = MailStore::open_existing(&node.config.store)?;
     let volunteer = node.volunteer(on_event);
@@ -130,6 +131,7 @@ impl NodeSetup {
         forwarding.cs_capacity_bytes = config.cs_bytes;
         forwarding.cs_capacity_packets = config.cs_packets;
         forwarding.unsolicited = config.unsolicited;
+        forwarding.default_hop_limit = config.default_hop_limit;
         let forwarder =
             Forwarder::new(forwarding, ForwarderSeed::from_random(xylem_base::random()?));
         let mut engine = Engine::new(endpoint, forwarder)?;
@@ -197,7 +199,7 @@ impl NodeSetup {
         if self.config.listen.is_none() {
             relay::listen_further(&mut self.engine, on_event);
         }
-        relay::start(&mut self.engine, options, on_event);
+        relay::start(&mut self.engine, options, self.config.accept_open, on_event);
         relay::wake(&mut self.engine, &self.config.store, on_event);
         options.control.begin(wake_of(&mut self.engine)?);
         Ok(())
@@ -242,6 +244,20 @@ impl NodeSetup {
                 let group = SocketAddrV6::new(*group.ip(), group.port(), 0, index);
                 let joined = self.engine.join_v6(group, index, &name, address, link_type);
                 self.tell_joined(joined, group.into(), address.into(), on_event)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes the faces to NDN's group on the Ethernet interfaces of the settings. One that is not here yet is awaited.
+    fn join_ethernet(&mut self, on_event: &mut dyn FnMut(Event)) -> Result<(), NodeError> {
+        for device in &self.config.ethernet {
+            let joined = self.engine.join_ethernet(device, self.config.ethernet_link);
+            let face = joined.map_err(|why| NodeError::Ethernet { device: device.clone(), why })?;
+            if let Some(face) = self.engine.face(face)
+                && face.came_up
+            {
+                on_event(Event::Listening { uri: face.address.clone() });
             }
         }
         Ok(())

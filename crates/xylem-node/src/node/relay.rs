@@ -1,7 +1,6 @@
 //! Options and reports of a node that relays for other peers.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,10 +8,10 @@ use std::time::Duration;
 use xylem_engine::{Engine, offered};
 use xylem_object::PublisherId;
 use xylem_object::ticket::Address;
-use xylem_peers::reachable::{LINK_PORT, PeerUri};
+use xylem_peers::list_file::{list_entries, list_text};
+use xylem_peers::reachable::{LINK_PORT, NamedRelay, PeerUri};
 use xylem_peers::{relay_bans, relay_clients};
 use xylem_reach::relay::{AllowedClients, RelayConfig};
-use xylem_store::read_stream;
 
 use super::control::{RelayAnswer, RelayControl, RelayOrder};
 use super::error::{ClientListError, NodeError};
@@ -66,24 +65,11 @@ impl RelayOptions {
         let Some(path) = &self.allow_file else { return Ok(self.allowed.clone()) };
         let wrong = |why: ClientListError| NodeError::Clients { path: path.clone(), why };
         let mut clients = self.allowed.clone().unwrap_or_default();
-        let mut text = Vec::new();
-        // Opening a pipe would wait for a writer.
-        if !path.metadata().map_err(|e| wrong(e.into()))?.is_file() {
-            return Err(wrong(ClientListError::NotAFile));
-        }
-        read_stream(path, MAX_LIST + 1, &mut text).map_err(|e| wrong(e.into()))?;
-        let no_text = |e| io::Error::new(io::ErrorKind::InvalidData, e);
-        let text = String::from_utf8(text).map_err(|e| wrong(no_text(e).into()))?;
-        if text.len() as u64 > MAX_LIST {
-            return Err(wrong(ClientListError::TooLarge));
-        }
-        for (line, number) in text.lines().zip(1..) {
-            let key = line.split('#').next().unwrap_or_default().trim();
-            if !key.is_empty() {
-                let key: PublisherId =
-                    key.parse().map_err(|why| wrong(ClientListError::Line { number, why }))?;
-                clients.keys.insert(key.0);
-            }
+        let text = list_text(path, MAX_LIST).map_err(|e| wrong(e.into()))?;
+        for (number, key) in list_entries(&text) {
+            let key: PublisherId =
+                key.parse().map_err(|why| wrong(ClientListError::Line { number, why }))?;
+            clients.keys.insert(key.0);
         }
         Ok(Some(clients))
     }
@@ -125,8 +111,14 @@ pub(super) fn listen_further(engine: &mut Engine, on_event: &mut dyn FnMut(Event
     }
 }
 
-/// Opens the second port and reports the URIs to give to clients.
-pub(super) fn start(engine: &mut Engine, options: &RelayOptions, on_event: &mut dyn FnMut(Event)) {
+/// Opens the second port and reports what to give to clients: also addresses alone, if the node answers dialers that lack its key
+/// (`accept_open`).
+pub(super) fn start(
+    engine: &mut Engine,
+    options: &RelayOptions,
+    accept_open: bool,
+    on_event: &mut dyn FnMut(Event),
+) {
     let links: Vec<SocketAddr> = engine.link_addresses();
     let mut second = options.second_port.filter(|port| *port != 0);
     if options.second_port.is_none() {
@@ -143,10 +135,11 @@ pub(super) fn start(engine: &mut Engine, options: &RelayOptions, on_event: &mut 
         }
     }
     let own = offered(&links).0.into_iter().map(Address::Ip);
-    let all = options.announce.iter().cloned().chain(own);
+    let all: Vec<Address> = options.announce.iter().cloned().chain(own).collect();
     let key: String = engine.link_key().0.iter().map(|byte| format!("{byte:02x}")).collect();
-    let uris = all.map(|at| format!("xylem://{key}@{at}")).collect();
-    on_event(Event::Relaying { uris, second_port: second });
+    let uris = all.iter().map(|at| format!("xylem://{key}@{at}")).collect();
+    let hosts = all.iter().filter(|_| accept_open).map(NamedRelay::short).collect();
+    on_event(Event::Relaying { uris, hosts, second_port: second });
 }
 
 /// Notifies the clients of a relay that was killed with this store that it is back.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
+use crate::relay_list::RelayList;
 use crate::shaping::LinkOptions;
 use xylem_base::{Blame, Failure, FileMedium, Stop};
 use xylem_files::record;
@@ -40,6 +41,7 @@ use crate::discovery::{AnnounceOptions, DhtStart};
 use crate::event::{Event, from_library};
 use crate::mail::while_delivering;
 use crate::reaching::announce_own_addresses;
+pub use reach::BY_DHT;
 use server::ShareServer;
 pub use service::{OneShare, ServiceHandle, ServiceSnapshot, serve, serve_group};
 use xylem_app::{RegisterError, Registrar};
@@ -142,6 +144,8 @@ pub struct ShareOptions {
     pub announce: Vec<Address>,
     /// Relays for peers that do not reach its addresses. Tickets name them.
     pub relays: Vec<Relay>,
+    /// The list from which the relays are, if they are from one. It is read again while the share runs.
+    pub relay_list: Option<RelayList>,
     /// PEM files of the certificate chain and the key for carriers over TLS. `None`: a certificate made for this run.
     pub certificate: Option<(PathBuf, PathBuf)>,
     /// Also serve unencrypted NDN over UDP and TCP at these addresses.

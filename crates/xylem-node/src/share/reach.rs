@@ -10,7 +10,7 @@ use crate::event::Event;
 use crate::reaching;
 
 /// The text for a machine to which no address leads from elsewhere, but the DHT.
-const BY_DHT: &str = "from elsewhere through the DHT, where the NATs on both sides let it; else name a relay (--relay)";
+pub const BY_DHT: &str = "from elsewhere through the DHT, where the NATs on both sides let it; else name a relay (--relay)";
 
 /// What lists a share in the DHT.
 #[derive(Clone, Copy)]
@@ -50,6 +50,13 @@ impl ShareReach {
         let mapped = mapped.filter(|_| self.names_mapped);
         if let Some(monitor) = &mut self.monitor {
             monitor.mapped(mapped);
+        }
+    }
+
+    /// Other relays are used from now on.
+    pub(super) fn use_relays(&mut self, keys: &[[u8; 32]]) {
+        if let Some(monitor) = &mut self.monitor {
+            monitor.use_relays(keys);
         }
     }
 

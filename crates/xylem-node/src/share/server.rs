@@ -12,10 +12,12 @@ use xylem_forward::FaceId;
 use xylem_link::Level;
 use xylem_object::Ticket;
 use xylem_object::fetched::parse_notice;
+use xylem_object::ticket::RelayContact;
 use xylem_object::{PublisherKey, ServeOutcome};
 use xylem_packet::{Data, Interest, Packet};
 use xylem_peers::announcers::Announcers;
 use xylem_peers::reachable::{FaceAddress, Relay};
+use xylem_peers::relay_list::ListedRelays;
 use xylem_publish::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
 use xylem_reach::kind::ReachMonitor;
 use xylem_reach::names::dht_knock;
@@ -37,6 +39,7 @@ use crate::mail::MailServer;
 use crate::meeting::CodeDht;
 use crate::peers::linked_at;
 use crate::reaching;
+use crate::relay_list::{OLD_LIST, RelayListError, RelayWatch};
 use crate::shaping;
 use crate::ticket_meeting::{MAX_LISTED_TICKETS, TicketListings};
 use crate::waking::wake_of;
@@ -76,6 +79,7 @@ pub(super) struct ShareServer<'a> {
     /// Buffer of the current answer, kept for its allocation.
     answer: Vec<u8>,
     reach: ShareReach,
+    relays: RelayWatch,
     /// Raised when the shared content has been fetched.
     ends: &'a Stop,
     /// Time until which last answers may leave, once `ends` is raised.
@@ -119,6 +123,7 @@ impl<'a> ShareServer<'a> {
             announcers: HashMap::new(),
             answer: Vec::new(),
             reach: ShareReach::default(),
+            relays: RelayWatch::new(options.relay_list.clone(), engine.now(), wake_of(engine)?),
             ends,
             last_answers: None,
             events,
@@ -146,6 +151,33 @@ impl<'a> ShareServer<'a> {
         let (own, announced) = (advertised(&self.at.listen), !self.at.announce.is_empty());
         let monitor = ReachMonitor::new(engine.now(), own, announced, &keys);
         self.reach.watch(monitor, self.at.mapped);
+    }
+
+    /// Uses the relays of a list that has been read again. Those that it no longer names are left, and later tickets name the new ones.
+    fn use_listed(&mut self, engine: &mut Engine, listed: Result<ListedRelays, RelayListError>) {
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(why) => {
+                let what = format!("{why}; the relays that it named before stay in use");
+                return self.report(Event::warning(what));
+            }
+        };
+        if listed.is_old(wall_clock()) {
+            self.report(Event::warning(OLD_LIST.to_owned()));
+        }
+        let now: Vec<RelayContact> = listed.relays.iter().map(|relay| relay.at.clone()).collect();
+        let before = std::mem::replace(&mut self.at.relays, now);
+        if self.at.relays == before {
+            return;
+        }
+        let keys: Vec<[u8; 32]> = self.at.relays.iter().map(|relay| relay.key).collect();
+        for gone in before.iter().filter(|relay| !keys.contains(&relay.key)) {
+            engine.leave_relay(&gone.key);
+        }
+        let ShareEndpoint { publisher, relay_vouch: vouch, .. } = self.at;
+        let names = [VouchedName { publisher, vouch }];
+        reaching::register(engine, &listed.relays, &names, false, self.on_event);
+        self.reach.use_relays(&keys);
     }
 
     /// Adds a publication. `lan`: whether it may be announced on the LAN. Returns its event.
@@ -459,6 +491,9 @@ impl Program for ShareServer<'_> {
             self.at.announce_own_addresses(engine);
         }
         self.reach.mapped(mapped);
+        if let Some(listed) = self.relays.poll(now) {
+            self.use_listed(engine, listed);
+        }
         let ShareEndpoint { publisher, relay_vouch: vouch, .. } = self.at;
         let names = [VouchedName { publisher, vouch }];
         let is_relayed = self.getters.is_relayed();
@@ -504,6 +539,7 @@ impl Program for ShareServer<'_> {
         let growers = self.publications.growing().filter_map(|grower| grower.poll_timeout());
         let parts = [
             self.reach.poll_timeout(),
+            self.relays.poll_timeout(),
             self.streams.poll_timeout(),
             self.listed.poll_timeout(),
             self.beside.poll_timeout(),

@@ -26,8 +26,22 @@ pub enum PeerAddress {
     Tcp(SocketAddr),
     /// NDN over WebSocket, `ws://HOST:PORT`.
     WebSocket(SocketAddr),
+    /// NDN over WebSocket within TLS, `wss://HOST:PORT`.
+    SecureWebSocket {
+        /// Where it listens.
+        address: SocketAddr,
+        /// The host's name, for which the certificate has to be; `None`: its address.
+        name: Option<String>,
+    },
     /// NDN over a Unix socket, `unix:///PATH`.
     Unix(PathBuf),
+    /// NDN over Ethernet, `ether://[ADDRESS%DEVICE]`.
+    Ethernet {
+        /// The name of this machine's interface.
+        device: String,
+        /// The Ethernet address of the other end, or of a group.
+        address: [u8; 6],
+    },
     /// Encrypted link with its datagrams in a TCP connection, such as `xylem+tls://[KEY@]HOST:PORT`
     /// (docs/spec/carriers.md).
     Carried {
@@ -89,7 +103,11 @@ impl PeerAddress {
     pub fn dialled(&self) -> Option<String> {
         let name = match self {
             Self::Relayed { .. } => return None,
-            Self::Carried { name, .. } => name.as_ref(),
+            Self::Ethernet { device, .. } => {
+                let uri = self.face_uri().to_string();
+                return Some(uri.replace(']', &format!("%{device}]")));
+            }
+            Self::Carried { name, .. } | Self::SecureWebSocket { name, .. } => name.as_ref(),
             _ => None,
         };
         let uri = self.face_uri();
@@ -146,6 +164,8 @@ pub enum FaceAddress {
     Keyed(FaceUri, PeerKey),
     /// A multicast group on the interface of this address.
     Group(FaceUri, IpAddr),
+    /// An Ethernet address on the interface of this name.
+    Ethernet(FaceUri, String),
     /// A face that has ended, by its number.
     Gone(FaceId),
 }
@@ -187,6 +207,8 @@ impl From<&PeerAddress> for FaceAddress {
             PeerAddress::Tcp(address) => Self::Tcp(*address),
             PeerAddress::WebSocket(address) => Self::WebSocket(*address),
             PeerAddress::Unix(path) => Self::Unix(path.clone()),
+            PeerAddress::SecureWebSocket { .. } => Self::Uri(peer.face_uri()),
+            PeerAddress::Ethernet { device, .. } => Self::Ethernet(peer.face_uri(), device.clone()),
             PeerAddress::Carried { carrier, address, .. } => Self::Carried(*carrier, *address),
             PeerAddress::Relayed { at, .. } => Self::Relayed(*at),
         }
@@ -209,6 +231,7 @@ impl fmt::Display for FaceAddress {
                 None => uri.fmt(f),
             },
             Self::Group(uri, interface) => write!(f, "{uri} on {interface}"),
+            Self::Ethernet(uri, device) => write!(f, "{uri} on {device}"),
             Self::Gone(face) => face.fmt(f),
         }
     }

@@ -167,6 +167,12 @@ pub enum NamedRelay {
 }
 
 impl NamedRelay {
+    /// How a user names the relay at this address without its key: the usual port is left out.
+    pub fn short(at: &Address) -> String {
+        let (text, usual) = (at.to_string(), format!(":{LINK_PORT}"));
+        text.strip_suffix(&usual).map_or_else(|| text.clone(), str::to_owned)
+    }
+
     /// Writes it with its token, for a place that only its user can read.
     pub fn secret_text(&self) -> String {
         match self {
@@ -233,7 +239,7 @@ impl FromStr for Relay {
             Some((text, token)) => (text, Some(token.parse()?)),
             None => (text, None),
         };
-        let PeerUri { key, sni, face } = text.parse()?;
+        let PeerUri { key, sni, face, device: _ } = text.parse()?;
         let (at, carried) = match face {
             FaceUri::Xylem(at) => (at, None),
             FaceUri::Carried(carrier, at) => (at, Some((carrier, sni))),
@@ -325,8 +331,9 @@ mod tests {
             ("[2001:db8::1]", "[2001:db8::1]:7348"),
         ] {
             let relay = named(text).unwrap();
-            assert!(matches!(relay, NamedRelay::Keyless(_, None)), "{text}");
             assert_eq!(relay.to_string(), shown);
+            let NamedRelay::Keyless(at, None) = relay else { panic!("{text}") };
+            assert_eq!(NamedRelay::short(&at), text);
         }
         let relay = named("relay.example.org?token=correct-horse-battery").unwrap();
         assert!(relay.has_token() && relay.to_string() == "relay.example.org:7348");

@@ -58,7 +58,7 @@ pub enum PeerUriError {
     Place(#[from] HostPortError),
     /// Its scheme is unknown.
     #[error(
-        "{0:?}: use HOST:PORT, xylem://, udp://, tcp://, ws://, unix:///, xylem+tls://, xylem+ws://, \
+        "{0:?}: use HOST:PORT, xylem://, udp://, tcp://, ws://, wss://, unix:///, xylem+tls://, xylem+ws://, \
          xylem+wss:// or xylem+doh://"
     )]
     Scheme(String),
@@ -70,6 +70,9 @@ pub enum PeerUriError {
         /// The defect.
         why: FaceUriError,
     },
+    /// An Ethernet address without the interface that it is reached by.
+    #[error("{0:?}: which interface? Write ether://[ADDRESS%eth0]")]
+    Device(String),
     /// It is a face URI, but of a kind that cannot be dialled.
     #[error(transparent)]
     NotDiallable(#[from] NotDiallable),
@@ -87,20 +90,24 @@ pub enum ResolveError {
 }
 
 /// A place to dial or listen: `[KEY@]HOST:PORT` (encrypted link), or a [`FaceUri`] that can be dialled:
-/// `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`, `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]` or
-/// `unix:///PATH`; or an encrypted link within a TCP connection: `xylem+tls://[KEY@]HOST[:PORT][?sni=NAME]`,
+/// `xylem://[KEY@]HOST[:PORT]`, `udp://`, `udp4://`, `udp6://`, `tcp://`, `tcp4://`, `tcp6://`, `ws://HOST[:PORT]`,
+/// `wss://HOST[:PORT][?sni=NAME]` or `unix:///PATH`; or an encrypted link within a TCP connection: `xylem+tls://[KEY@]HOST[:PORT][?sni=NAME]`,
 /// `xylem+ws://`, `xylem+wss://`, `xylem+doh://`. `NAME` is the host name sent to the server if it differs from HOST.
+/// `ether://[ADDRESS%DEVICE]` is an Ethernet address that this interface reaches.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerUri {
     pub(super) key: Option<[u8; 32]>,
     pub(super) sni: Option<String>,
+    /// The interface of an Ethernet address.
+    pub(super) device: Option<String>,
     pub(super) face: FaceUri,
 }
 
 impl PeerUri {
     /// Makes the URI of the Unix socket at `path`; a path that is not text is approximated.
     pub fn unix(path: &Path) -> Self {
-        Self { key: None, sni: None, face: FaceUri::Unix(path.to_string_lossy().into_owned()) }
+        let face = FaceUri::Unix(path.to_string_lossy().into_owned());
+        Self { key: None, sni: None, device: None, face }
     }
 
     /// Whether an encrypted link is at the other end, over UDP or within TCP.
@@ -113,6 +120,10 @@ impl PeerUri {
     /// # Errors
     /// Why there is none.
     pub fn resolve(&self, look_up: LookUp<'_>) -> Result<Vec<PeerAddress>, ResolveError> {
+        if let (FaceUri::Ether(address), Some(device)) = (&self.face, &self.device) {
+            let (device, address) = (device.clone(), *address);
+            return Ok(vec![PeerAddress::Ethernet { device, address }]);
+        }
         let (peer, endpoint): (&dyn Fn(SocketAddr) -> PeerAddress, _) = match &self.face {
             FaceUri::Unix(path) => return Ok(vec![PeerAddress::Unix(PathBuf::from(path))]),
             FaceUri::Xylem(at) => (&|address| PeerAddress::Link { address, key: self.key }, at),
@@ -120,9 +131,31 @@ impl PeerUri {
             FaceUri::Tcp(at) => (&PeerAddress::Tcp, at),
             FaceUri::WebSocket(at) => (&PeerAddress::WebSocket, at),
             FaceUri::Carried(carrier, at) => return self.resolve_carried(*carrier, at, look_up),
+            FaceUri::SecureWebSocket(at) => {
+                let name = self.server_name(at);
+                let secure = |address| PeerAddress::SecureWebSocket { address, name: name.clone() };
+                return Ok(self.addresses(at, look_up)?.into_iter().map(secure).collect());
+            }
             other => return Err(NotDiallable(other.clone()).into()),
         };
         Ok(self.addresses(endpoint, look_up)?.into_iter().map(peer).collect())
+    }
+
+    /// Reads `ether://[ADDRESS%DEVICE]`.
+    fn ethernet(text: &str) -> Result<Self, PeerUriError> {
+        let wrong = |why| PeerUriError::Address { text: text.to_owned(), why };
+        let face = FaceUri::of_dialled(text).map_err(wrong)?;
+        let device = FaceUri::split_device(text).map(|(_, device)| device.to_owned());
+        let device = device.ok_or_else(|| PeerUriError::Device(text.to_owned()))?;
+        Ok(Self { key: None, sni: None, device: Some(device), face })
+    }
+
+    /// The name of a server within TLS: the one that is stated, or else its host's.
+    fn server_name(&self, at: &UriAuthority) -> Option<String> {
+        match (&self.sni, &at.host) {
+            (Some(name), _) | (None, UriHost::Name(name)) => Some(name.clone()),
+            _ => None,
+        }
     }
 
     fn resolve_carried(
@@ -131,10 +164,7 @@ impl PeerUri {
         at: &UriAuthority,
         look_up: LookUp<'_>,
     ) -> Result<Vec<PeerAddress>, ResolveError> {
-        let name = match (&self.sni, &at.host) {
-            (Some(name), _) | (None, UriHost::Name(name)) => Some(name.clone()),
-            _ => None,
-        };
+        let name = self.server_name(at);
         let peer =
             |address| PeerAddress::Carried { carrier, address, name: name.clone(), key: self.key };
         Ok(self.addresses(at, look_up)?.into_iter().map(peer).collect())
@@ -164,7 +194,8 @@ impl TryFrom<FaceUri> for PeerUri {
             | FaceUri::Udp(_)
             | FaceUri::Tcp(_)
             | FaceUri::WebSocket(_)
-            | FaceUri::Carried(..) => Ok(Self { key: None, sni: None, face }),
+            | FaceUri::SecureWebSocket(_)
+            | FaceUri::Carried(..) => Ok(Self { key: None, sni: None, device: None, face }),
             other => Err(NotDiallable(other)),
         }
     }
@@ -174,6 +205,9 @@ impl FromStr for PeerUri {
     type Err = PeerUriError;
 
     fn from_str(text: &str) -> Result<Self, PeerUriError> {
+        if text.starts_with("ether://") {
+            return Self::ethernet(text);
+        }
         let (key, sni, uri) = match text.split_once("://") {
             None => {
                 let (key, at) = split_key(text)?;
@@ -188,6 +222,10 @@ impl FromStr for PeerUri {
                 let (key, at) = split_key(rest)?;
                 let (at, sni) = split_sni(at)?;
                 (key, sni, format!("{scheme}://{at}"))
+            }
+            Some(("wss", rest)) => {
+                let (at, sni) = split_sni(rest)?;
+                (None, sni, format!("wss://{at}"))
             }
             Some(_) => (None, None, text.to_owned()),
         };
@@ -208,6 +246,8 @@ impl PeerAddress {
             Self::Tcp(address) => FaceUri::Tcp(endpoint(*address)),
             Self::WebSocket(address) => FaceUri::WebSocket(endpoint(*address)),
             Self::Unix(path) => FaceUri::Unix(path.to_string_lossy().into_owned()),
+            Self::SecureWebSocket { address, .. } => FaceUri::SecureWebSocket(endpoint(*address)),
+            Self::Ethernet { address, .. } => FaceUri::Ether(*address),
             Self::Carried { carrier, address, .. } => {
                 FaceUri::Carried(*carrier, endpoint(*address))
             }
@@ -244,6 +284,15 @@ mod tests {
             ),
             ("udp://192.0.2.1".to_owned(), "udp4://192.0.2.1:6363".to_owned()),
             ("tcp://[2001:db8::1]".to_owned(), "tcp6://[2001:db8::1]:6363".to_owned()),
+            ("wss://192.0.2.1".to_owned(), "wss://192.0.2.1:443".to_owned()),
+            (
+                "wss://192.0.2.1:9?sni=ndn.example".to_owned(),
+                "wss://192.0.2.1:9?sni=ndn.example".to_owned(),
+            ),
+            (
+                "ether://[02:00:00:00:00:0A%eth0]".to_owned(),
+                "ether://[02:00:00:00:00:0a%eth0]".to_owned(),
+            ),
         ] {
             let peers = text.parse::<PeerUri>().unwrap().resolve(&|_, _| Ok(Vec::new())).unwrap();
             assert_eq!(peers[0].dialled(), Some(written.clone()));

@@ -88,6 +88,15 @@ impl ReachMonitor {
         }
     }
 
+    /// The node registers with these relays from now on, and with no others.
+    pub fn use_relays(&mut self, keys: &[[u8; 32]]) {
+        let known = std::mem::take(&mut self.relays);
+        let state = |key: &[u8; 32]| known.iter().find(|(known, _)| known == key);
+        let of = |key: &[u8; 32]| (*key, state(key).map_or(RelayState::Asked, |(_, state)| *state));
+        self.relays = keys.iter().map(of).collect();
+        self.update_best_relay();
+    }
+
     /// Marks a relay as failed that cannot even be asked.
     pub fn failed(&mut self, relay: [u8; 32]) {
         self.relays

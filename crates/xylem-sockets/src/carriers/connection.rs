@@ -14,7 +14,7 @@ use xylem_carriers::{ask, continue_asking, doh};
 use xylem_link::LinkId;
 use xylem_mgmt::Carrier;
 
-use super::pipe::Pipe;
+use crate::pipe::Pipe;
 
 /// Bytes of datagrams that may wait for the connection to come up: the first messages of a handshake.
 const MAX_EARLY: usize = 16 * 1024;

@@ -6,7 +6,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use xylem_object::naming::PublicationRequest;
+use xylem_object::naming::{self, PublicationRequest};
 use xylem_object::packets::{self, PacketError};
 use xylem_object::{Have, ObjectId, verify_manifest};
 use xylem_packet::tlv::{self, types};
@@ -78,8 +78,8 @@ impl Transfer {
         {
             return;
         }
-        let Some(key) = self.key_of(name) else {
-            if let Some(nonce) = self.question_of(name) {
+        let Some(key) = self.key_of(p, name) else {
+            if let Some(nonce) = self.question_of(p, name) {
                 self.peers[p].on_question_reply(nonce);
             }
             return;
@@ -145,8 +145,8 @@ impl Transfer {
         }
     }
 
-    fn key_of(&self, name: NameRef<'_>) -> Option<ItemKey> {
-        let wanted = match self.request_of(name)? {
+    fn key_of(&self, p: usize, name: NameRef<'_>) -> Option<ItemKey> {
+        let wanted = match naming::parse(self.prefix_at(p), name)? {
             PublicationRequest::Manifest => RequestedItem::Manifest,
             PublicationRequest::Segment { object, index } => RequestedItem::Segment(object, index),
             PublicationRequest::Tile { object, tile } => RequestedItem::Tile(object, tile),
@@ -156,8 +156,8 @@ impl Transfer {
     }
 
     /// The nonce of the question in `name`, if it asks which segments a peer has.
-    fn question_of(&self, name: NameRef<'_>) -> Option<QueryNonce> {
-        match self.request_of(name)? {
+    fn question_of(&self, p: usize, name: NameRef<'_>) -> Option<QueryNonce> {
+        match naming::parse(self.prefix_at(p), name)? {
             PublicationRequest::Have { nonce } => Some(nonce),
             _ => None,
         }
@@ -171,8 +171,8 @@ impl Transfer {
         data: &Data<'_>,
         way: MarkState,
     ) {
-        let Some(key) = self.key_of(data.name()) else {
-            match self.question_of(data.name()) {
+        let Some(key) = self.key_of(p, data.name()) else {
+            match self.question_of(p, data.name()) {
                 Some(nonce) => self.take_have(now, p, nonce, data),
                 None => self.progress.unasked += 1,
             }
@@ -200,7 +200,7 @@ impl Transfer {
         }
         let judged = match key.wanted() {
             RequestedItem::Manifest => {
-                let prefix = self.spec.prefix.clone();
+                let prefix = self.prefix_at(p).to_name();
                 self.take_manifest(now, packet, data, prefix.as_ref()).map(|()| 0)
             }
             RequestedItem::Segment(id, _) | RequestedItem::Tile(id, _) => {
@@ -260,7 +260,7 @@ impl Transfer {
         data: &Data<'_>,
     ) -> Result<ArrivedItem, Misbehaviour> {
         let geometry = |_| self.objects.geometry(id).copied();
-        let opened = packets::open(self.spec.prefix.as_ref(), data, geometry)?;
+        let opened = packets::open(self.prefix_at(p), data, geometry)?;
         let wanted = match opened.request {
             PublicationRequest::Segment { object, index } => RequestedItem::Segment(object, index),
             PublicationRequest::Tile { object, tile } => RequestedItem::Tile(object, tile),
@@ -407,7 +407,7 @@ impl Transfer {
 
     /// Takes a packet that is no decodable Data. If it begins with the name of a request, the peer is to blame.
     fn take_undecodable(&mut self, now: Duration, p: usize, packet: &[u8]) {
-        let key = salvage_name(packet).and_then(|name| self.key_of(name));
+        let key = salvage_name(packet).and_then(|name| self.key_of(p, name));
         let Some(key) = key else {
             self.progress.unasked += 1;
             return;

@@ -56,7 +56,7 @@ impl Transfer {
                 self.progress.interests += 1;
                 self.rate_limit.spend(content.unwrap_or(0));
                 let id = self.peers[p].id();
-                self.write_request(key, id, packet);
+                self.write_request(key, p, packet);
                 return Some(id);
             }
             self.peers[p].on_idle(now);
@@ -71,19 +71,25 @@ impl Transfer {
         Some(self.objects.geometry(object)?.segment_len(index) as u64)
     }
 
-    fn write_request(&mut self, key: ItemKey, peer: PeerId, packet: &mut Vec<u8>) {
+    fn write_request(&mut self, key: ItemKey, p: usize, packet: &mut Vec<u8>) {
         let request = match key.wanted() {
             RequestedItem::Manifest => PublicationRequest::Manifest,
             RequestedItem::Segment(object, index) => PublicationRequest::Segment { object, index },
             RequestedItem::Tile(object, tile) => PublicationRequest::Tile { object, tile },
         };
         // A wrong answer may lie in a cache on the way, so ask past it.
-        let fresh = self.peers.has_failed(key, peer);
-        self.write_interest(&request, fresh, packet);
+        let fresh = self.peers.has_failed(key, self.peers[p].id());
+        self.write_interest(p, &request, fresh, packet);
     }
 
-    fn write_interest(&mut self, request: &PublicationRequest, fresh: bool, packet: &mut Vec<u8>) {
-        let name = naming::encode(self.spec.prefix.as_ref(), request);
+    fn write_interest(
+        &mut self,
+        p: usize,
+        request: &PublicationRequest,
+        fresh: bool,
+        packet: &mut Vec<u8>,
+    ) {
+        let name = naming::encode(self.prefix_at(p), request);
         packet.clear();
         InterestBuilder::new(name.as_ref())
             .nonce((self.rng.next_u64() as u32).to_be_bytes())
@@ -97,9 +103,10 @@ impl Transfer {
     fn write_availability_query(&mut self, now: Duration, packet: &mut Vec<u8>) -> Option<PeerId> {
         self.next_question().filter(|at| *at <= now)?;
         let nonce = self.rng.next_u64().to_be_bytes();
-        let id = self.peers.next_availability_query(now, nonce);
-        self.write_interest(&PublicationRequest::Have { nonce }, false, packet);
-        id
+        let id = self.peers.next_availability_query(now, nonce)?;
+        let p = self.peers.place(id)?;
+        self.write_interest(p, &PublicationRequest::Have { nonce }, false, packet);
+        Some(id)
     }
 
     /// The item to ask peer `p` for now, and whether another peer is or may be asked for the same item.

@@ -18,7 +18,7 @@ const TURN: usize = 1 << 20;
 const MAX_SEALED: usize = 256 * 1024;
 
 /// See the module's documentation.
-pub(super) struct Pipe {
+pub(crate) struct Pipe {
     socket: Paced<TcpStream>,
     session: Option<Box<Session>>,
     connected: bool,
@@ -29,7 +29,7 @@ pub(super) struct Pipe {
 
 impl Pipe {
     /// Wraps a connection that has been accepted or is being dialled.
-    pub(super) fn new(socket: TcpStream, session: Option<Session>) -> Self {
+    pub(crate) fn new(socket: TcpStream, session: Option<Session>) -> Self {
         let session = session.map(|mut session| {
             session.set_buffer_limit(Some(MAX_SEALED));
             Box::new(session)
@@ -39,17 +39,17 @@ impl Pipe {
     }
 
     /// The socket to register for readiness.
-    pub(super) fn source(&mut self) -> &mut impl Source {
+    pub(crate) fn source(&mut self) -> &mut impl Source {
         self.socket.get_mut()
     }
 
     /// Begins the next turn of the loop.
-    pub(super) fn next_turn(&mut self) {
+    pub(crate) fn next_turn(&mut self) {
         self.socket.next_turn();
     }
 
     /// Returns whether this turn has read its limit: more data may wait.
-    pub(super) fn is_spent(&self) -> bool {
+    pub(crate) fn is_spent(&self) -> bool {
         self.socket.is_spent()
     }
 
@@ -57,7 +57,7 @@ impl Pipe {
     ///
     /// # Errors
     /// No connection, or the other end speaks no TLS that we speak.
-    pub(super) fn open(&mut self) -> io::Result<bool> {
+    pub(crate) fn open(&mut self) -> io::Result<bool> {
         if !self.connected {
             let socket = self.socket.get_mut();
             if let Some(e) = socket.take_error()? {
@@ -87,7 +87,7 @@ impl Pipe {
     }
 
     /// Signals that nothing follows, as far as the socket accepts that.
-    pub(super) fn send_close(&mut self) {
+    pub(crate) fn send_close(&mut self) {
         if let Some(session) = &mut self.session {
             session.send_close_notify();
         }

@@ -1,0 +1,1 @@
+../../../xylem-web/npm/engine.js

@@ -1,0 +1,264 @@
+//! Faces over Ethernet: to single addresses, and one to NDN's group on each interface of the settings.
+//!
+//! All faces of an interface share its socket. An interface that goes down or away ends them; permanent ones are made
+//! again as soon as it is back, as after every failed dial. Frames from other addresses make faces only on interfaces of
+//! the settings.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr};
+
+use mio::Token;
+use xylem_forward::{FaceId, LinkType};
+use xylem_mgmt::{FaceUri, Persistency};
+use xylem_peers::admission::{self, FaceKind};
+use xylem_peers::reachable::{FaceAddress, PeerAddress};
+use xylem_sockets::{ETHERNET_GROUP, EthernetFrame, EthernetSocket};
+
+use crate::Engine;
+use crate::faces::{EngineFace, Transport};
+use crate::polling::{PollSource, SocketPoll};
+use crate::receiving::FrameOrigin;
+
+/// An interface, whether it is here or not.
+struct EthernetDevice {
+    name: String,
+    /// Its socket, with the token of the poll, while it is up.
+    open: Option<(Token, EthernetSocket)>,
+    /// The settings name it: it is in NDN's group, and other ends may make faces.
+    listens: bool,
+}
+
+/// The interfaces that are used for Ethernet. The number of one is its place; none is removed.
+#[derive(Default)]
+pub(crate) struct EthernetDevices {
+    devices: Vec<EthernetDevice>,
+    /// The list of one read, kept for its allocation.
+    frames: Vec<EthernetFrame>,
+}
+
+impl EthernetDevices {
+    /// The number of the interface of this name.
+    fn number(&mut self, name: &str) -> usize {
+        let known = self.devices.iter().position(|device| device.name == name);
+        known.unwrap_or_else(|| {
+            let name = name.to_owned();
+            self.devices.push(EthernetDevice { name, open: None, listens: false });
+            self.devices.len() - 1
+        })
+    }
+
+    /// Opens an interface that is not open yet; returns the longest frame in bytes.
+    fn open(&mut self, number: usize, poll: &mut SocketPoll) -> io::Result<usize> {
+        let device = &mut self.devices[number];
+        if let Some((_, socket)) = &device.open {
+            return Ok(socket.mtu());
+        }
+        let mut socket = EthernetSocket::open(&device.name)?;
+        if device.listens {
+            socket.join()?;
+        }
+        let token = poll.register(PollSource::Ethernet(number), |token, poll| {
+            socket.register(poll, token)?;
+            Ok(token)
+        })?;
+        let mtu = socket.mtu();
+        device.open = Some((token, socket));
+        Ok(mtu)
+    }
+
+    /// Closes the socket of an interface that is down or gone.
+    fn close(&mut self, number: usize, poll: &mut SocketPoll) {
+        if let Some((token, _)) = self.devices[number].open.take() {
+            poll.forget(token);
+        }
+    }
+
+    /// The names of the interfaces at which other ends may make faces.
+    pub(crate) fn listening(&self) -> impl Iterator<Item = String> + '_ {
+        let listens = |device: &&EthernetDevice| device.listens && device.open.is_some();
+        self.devices.iter().filter(listens).map(|device| device.name.clone())
+    }
+
+    /// Sends a frame; lost if the interface is gone.
+    #[inline]
+    pub(crate) fn send(&mut self, number: usize, to: [u8; 6], frame: &[u8]) {
+        if let Some((_, socket)) = &mut self.devices[number].open {
+            socket.send(to, frame);
+        }
+    }
+}
+
+impl Engine {
+    /// Makes the permanent face to NDN's group on an interface, with this type of link. Frames of other addresses on this
+    /// interface make faces from now on. An interface that is not here yet is awaited.
+    ///
+    /// # Errors
+    /// This process may not use Ethernet, or the system has none.
+    pub fn join_ethernet(&mut self, device: &str, link_type: LinkType) -> io::Result<FaceId> {
+        let number = self.net.plain_sockets.ethernet.number(device);
+        self.net.plain_sockets.ethernet.devices[number].listens = true;
+        match self.open_ethernet(number) {
+            Err(e)
+                if matches!(
+                    e.kind(),
+                    io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported
+                ) =>
+            {
+                return Err(e);
+            }
+            // Dialling the face reports it.
+            Ok(_) | Err(_) => {}
+        }
+        let peer = PeerAddress::Ethernet { device: device.to_owned(), address: ETHERNET_GROUP };
+        self.make_face(&peer, Persistency::Permanent, link_type)
+    }
+
+    fn open_ethernet(&mut self, number: usize) -> io::Result<usize> {
+        self.net.plain_sockets.ethernet.open(number, &mut self.net.polling)
+    }
+
+    /// Gives a face the transport to an address on an interface.
+    pub(super) fn connect_ethernet(
+        &mut self,
+        id: FaceId,
+        device: &str,
+        remote: [u8; 6],
+    ) -> io::Result<Transport> {
+        let number = self.net.plain_sockets.ethernet.number(device);
+        let mtu = self.open_ethernet(number)?;
+        // The other end may have made a face while this one was down.
+        if let Some(other) = self.net.faces.of_ethernet(number, remote).filter(|other| *other != id)
+        {
+            self.drop_face(other, "a face that this end makes takes its place");
+        }
+        self.note_local(id, FaceUri::Dev(device.to_owned()));
+        if let Some(face) = self.net.faces.get_mut(id) {
+            face.limit_mtu(mtu);
+        }
+        Ok(Transport::Ethernet { device: number, remote })
+    }
+
+    /// The longest frame of a face over Ethernet, in bytes; `None` for other faces.
+    pub fn frame_limit(&self, id: FaceId) -> Option<usize> {
+        let Transport::Ethernet { device, .. } = self.net.faces.get(id)?.transport else {
+            return None;
+        };
+        let (_, socket) = self.net.plain_sockets.ethernet.devices[device].open.as_ref()?;
+        Some(socket.mtu())
+    }
+
+    /// A group is not dialled: its face was made when its interface was joined.
+    pub(super) fn face_of_ethernet_group(&self, peer: &PeerAddress) -> io::Result<FaceId> {
+        let is_it = |face: &EngineFace| face.peer.as_ref() == Some(peer);
+        let found = self.net.faces.iter().find(|(_, face)| is_it(face)).map(|(id, _)| id);
+        found.ok_or_else(|| {
+            let what = "not in this group: the settings do not list the interface ([node.ethernet] devices)";
+            io::Error::new(io::ErrorKind::NotFound, what)
+        })
+    }
+
+    /// Keeps a face that the other end has made through failures of its interface.
+    pub(super) fn keep_ethernet_face(&mut self, id: FaceId) {
+        let net = &mut self.net;
+        let Some(face) = net.faces.get_mut(id) else { return };
+        if let Transport::Ethernet { device, remote } = face.transport {
+            let device = net.plain_sockets.ethernet.devices[device].name.clone();
+            face.peer.get_or_insert(PeerAddress::Ethernet { device, address: remote });
+        }
+    }
+
+    pub(super) fn receive_ethernet(&mut self, number: usize, source: PollSource) {
+        let ethernet = &mut self.net.plain_sockets.ethernet;
+        let mut frames = std::mem::take(&mut ethernet.frames);
+        let received = match &mut ethernet.devices[number].open {
+            Some((_, socket)) => socket.receive(&mut frames),
+            None => Ok(false),
+        };
+        let now = self.now();
+        for frame in frames.drain(..) {
+            let to_group = frame.to == ETHERNET_GROUP;
+            let remote = if to_group { ETHERNET_GROUP } else { frame.from };
+            let face = match self.net.faces.of_ethernet(number, remote) {
+                None if !to_group => self.accept_ethernet(number, &frame),
+                known => known,
+            };
+            if let Some(face) = face {
+                let [a, b, c, d, e, f] = frame.from;
+                let sender = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+                let origin = FrameOrigin { face, sender, marked: false };
+                self.take_in_from(now, origin, &frame.packet, &frame.packet);
+            }
+        }
+        self.net.plain_sockets.ethernet.frames = frames;
+        match received {
+            Ok(true) => self.net.polling.unfinished(source),
+            Ok(false) => {}
+            Err(e) => self.lose_ethernet(number, &e),
+        }
+    }
+
+    /// Handles the first packet of an address: makes a face if it is an Interest.
+    fn accept_ethernet(&mut self, number: usize, frame: &EthernetFrame) -> Option<FaceId> {
+        let device = &self.net.plain_sockets.ethernet.devices[number];
+        if !device.listens || !admission::opens(&frame.packet) || is_group(frame.from) {
+            return None;
+        }
+        let (name, from) = (device.name.clone(), source_of(frame.from));
+        if !self.admits(FaceKind::Datagrams, from) {
+            return None;
+        }
+        let far = FaceUri::Ether(frame.from);
+        let transport = Transport::Ethernet { device: number, remote: frame.from };
+        let address = FaceAddress::Ethernet(far.clone(), name.clone());
+        let mut face = EngineFace::new(transport, address, far, FaceUri::Dev(name));
+        face.persistency = Persistency::OnDemand;
+        face.last_received = self.now();
+        let id = self.add_face(face);
+        if let (Some(limit), Some(face)) = (self.frame_limit(id), self.net.faces.get_mut(id)) {
+            face.limit_mtu(limit);
+        }
+        self.seat(id, FaceKind::Datagrams, from);
+        self.came_up(id);
+        Some(id)
+    }
+
+    /// Ends the faces of an interface that is down or gone.
+    fn lose_ethernet(&mut self, number: usize, e: &io::Error) {
+        let net = &mut self.net;
+        net.plain_sockets.ethernet.close(number, &mut net.polling);
+        let name = net.plain_sockets.ethernet.devices[number].name.clone();
+        let uses = |face: &EngineFace| matches!(face.transport, Transport::Ethernet { device, .. } if device == number);
+        let lost: Vec<FaceId> =
+            net.faces.iter().filter(|(_, face)| uses(face)).map(|(id, _)| id).collect();
+        for face in lost {
+            let why = match e.kind() {
+                io::ErrorKind::NetworkDown => format!("{name} is down or gone"),
+                _ => format!("{name}: {e}"),
+            };
+            self.fail_face(face, io::Error::new(e.kind(), why));
+        }
+    }
+}
+
+/// Whether an address is of a group, so that no frame may come from it (IEEE 802).
+fn is_group(address: [u8; 6]) -> bool {
+    address[0] & 1 == 1
+}
+
+/// An Ethernet address as the admission of faces counts it: all of them are one network (RFC 4291, appendix A).
+fn source_of([a, b, c, d, e, f]: [u8; 6]) -> IpAddr {
+    let id = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
+    Ipv6Addr::from_bits((0xfe80 << 112) | u128::from(id)).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ethernet_addresses_are_one_network() {
+        let one = source_of([0x02, 0, 0, 0, 0, 1]);
+        assert_eq!(one, "fe80::ff:fe00:1".parse::<IpAddr>().unwrap());
+        assert!(is_group(ETHERNET_GROUP) && !is_group([0x02, 0, 0, 0, 0, 1]));
+    }
+}
