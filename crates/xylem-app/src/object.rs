@@ -4,9 +4,9 @@
 //! output. The file gets its name only when it is complete. Nothing is resumed: the remains of an earlier run could
 //! only be verified by fetching them again.
 
-use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use xylem_base::{Blame, Failure, Stop, advised, blame_of, disk};
@@ -17,7 +17,7 @@ use xylem_object::{PublisherIdError, Ticket};
 use xylem_packet::{Data, Name};
 use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri};
 use xylem_sink::{Destination, SaveError, file_name_of};
-use xylem_store::{Durability, FileRef, OpenHow, OverwritePolicy, StoreError, install};
+use xylem_store::{Durability, FileRef, MediumFile, OpenHow, OverwritePolicy, StoreError, install};
 
 use crate::validator::Validator;
 use crate::{Client, ConnectionError, RunError, VerifyWith, parse_name};
@@ -212,7 +212,7 @@ pub fn get_object(
     let destination = Destination::place(&options.output, options.existing, suggested)?;
     if let Some(to) = &destination
         && to.policy == OverwritePolicy::Never
-        && to.path.symlink_metadata().is_ok()
+        && disk().metadata(&to.path).is_ok()
     {
         return Err(ObjectError::Taken(to.path.clone()));
     }
@@ -354,7 +354,7 @@ impl<'a> ObjectSink<'a> {
     fn discard(self, destination: Option<&Destination>) {
         let _ = self.to.into_parts();
         if let Some(to) = destination {
-            let _ = std::fs::remove_file(&to.part);
+            let _ = disk().remove_file(&to.part);
         }
     }
 }
@@ -390,13 +390,32 @@ impl SegmentReceiver for ObjectSink<'_> {
     }
 }
 
+/// Writes a file from its beginning on.
+struct PartWriter {
+    file: Arc<dyn MediumFile>,
+    at: u64,
+}
+
+impl Write for PartWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let wrote = self.file.write_at(bytes, self.at)?;
+        self.at = self.at.saturating_add(wrote as u64);
+        Ok(wrote)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 /// Creates a new file. Removes an earlier run's file of this name; links are not followed.
-fn create(part: &Path) -> io::Result<File> {
-    match std::fs::remove_file(part) {
+fn create(part: &Path) -> io::Result<PartWriter> {
+    match disk().remove_file(part) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
         _ => {}
     }
-    OpenOptions::new().write(true).create_new(true).open(part)
+    let file = disk().open(part, OpenHow::CreateNew { mode: 0o666 })?;
+    Ok(PartWriter { file, at: 0 })
 }
 
 fn writing(path: &Path, error: io::Error) -> ObjectError {

@@ -268,6 +268,11 @@ impl Medium for Buckets {
         self.disk_for(to)?.rename(from, to, clobber)
     }
 
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        self.disk_for(one)?;
+        self.disk_for(other)?.exchange(one, other)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         self.disk_for(path)?.remove_file(path)
     }
@@ -329,6 +334,14 @@ impl Medium for Buckets {
 
     fn free_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
         self.disk_for(path)?.free_bytes(path)
+    }
+
+    fn total_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
+        self.disk_for(path)?.total_bytes(path)
+    }
+
+    fn sync_all(&self, path: &Path) -> io::Result<()> {
+        self.disk_for(path)?.sync_all(path)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {

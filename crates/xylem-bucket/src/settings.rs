@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::{BackoffConfig, ClientOptions, RetryConfig};
 use std::time::Duration;
+use xylem_store::read_stream;
 
 use crate::answers::Connector;
 use crate::error::BucketError;
@@ -20,6 +21,8 @@ const CREDENTIAL_VARIABLES: [&str; 6] = [
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
     "AWS_METADATA_ENDPOINT",
 ];
+/// Most bytes of a file of profiles.
+const MAX_PROFILES: u64 = 1 << 20;
 /// Keys of a profile, and the environment variables of the same meaning.
 const PROFILE: [(&str, &str); 5] = [
     ("aws_access_key_id", "AWS_ACCESS_KEY_ID"),
@@ -77,7 +80,10 @@ impl Settings {
                 .into_iter()
                 .flatten()
         {
-            if let Ok(text) = std::fs::read_to_string(&path) {
+            let mut text = Vec::new();
+            if read_stream(&path, MAX_PROFILES, &mut text).is_ok()
+                && let Ok(text) = String::from_utf8(text)
+            {
                 found.extend(read_profile(&text, profile));
             }
         }

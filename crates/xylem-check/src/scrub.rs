@@ -24,7 +24,7 @@ mod report;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use xylem_base::{Stop, advised, os_bytes};
+use xylem_base::{Stop, advised, disk, os_bytes};
 use xylem_files::hashing::packed_slots;
 use xylem_files::record::{known_size, record_looks};
 use xylem_files::rescan::{Readers, on_cores};
@@ -211,7 +211,7 @@ impl Scrub<'_> {
     /// it was named.
     fn restores<'t>(&self, target: &'t ScrubTarget) -> Restores<'t> {
         let named = !self.options.paths.is_empty();
-        let wanted = self.options.repair && (named || target.path.symlink_metadata().is_ok());
+        let wanted = self.options.repair && (named || disk().metadata(&target.path).is_ok());
         wanted.then(|| (target, Touched::default()))
     }
 

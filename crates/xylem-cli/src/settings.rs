@@ -137,7 +137,7 @@ fn tables(text: &str) -> Result<FileTable, String> {
 }
 
 /// The headers of the tables that can contain settings; the first one is the place above all tables.
-const PLACES: [&str; 11] = [
+const PLACES: [&str; 12] = [
     "",
     "[relay_list]",
     "[dht]",

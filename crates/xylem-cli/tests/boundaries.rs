@@ -163,7 +163,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("xylem-sockets", &["xylem-packet", "xylem-mgmt", "xylem-link", "xylem-carriers"]),
-    ("xylem-discovery", &["xylem-hash", "xylem-object", "xylem-reach", "xylem-dht"]),
+    ("xylem-discovery", &["xylem-hash", "xylem-object", "xylem-reach", "xylem-dht", "xylem-store"]),
     ("xylem-bucket", &["xylem-hash", "xylem-object", "xylem-store"]),
     (
         "xylem-engine",
@@ -313,6 +313,22 @@ const CLOCK: &[&str] = &["xylem-engine", "xylem-discovery"];
 /// Edges, like the node and the command: each waits for a socket, a folder or a bucket of its own.
 const EDGE: &[&str] = &["xylem-app", "xylem-reader", "xylem-sync", "xylem-mirror"];
 
+/// Direct access to files. Everything else goes through a medium, which tests can make fail.
+const FILE_ACCESS: &[&str] = &["std::fs", "rustix::fs", ".symlink_metadata()", ".read_dir()"];
+
+/// Files of the product with direct access, besides those of the store's disk module, each with its reason.
+const FILE_USERS: &[(&str, &str)] = &[
+    ("xylem-hash/src/io.rs", "maps a file that its caller has opened; the hash knows no store"),
+    ("xylem-folder/src/watch.rs", "inotify reports changes; nothing is read or written"),
+    ("xylem-folder/src/attributes/on_disk.rs", "extended attributes, which only disks have"),
+    ("xylem-sockets/src/shared/mod.rs", "memory that another process maps, and its socket"),
+    ("xylem-sockets/src/ethernet.rs", "the system's table of network interfaces"),
+    ("xylem-sockets/src/unix.rs", "paths of Unix sockets, which are no files"),
+    ("xylem-client/src/put.rs", "reads what a program inserts; the client knows no store"),
+    ("xylem-client/src/put/stretch.rs", "reads what a program inserts; the client knows no store"),
+    ("xylem-app/src/endpoint.rs", "paths of Unix sockets, which are no files"),
+];
+
 fn crates() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_path_buf()
 }
@@ -400,6 +416,47 @@ fn no_clock_socket_thread_or_environment_below_the_node() {
             }
         }
     }
+}
+
+/// A file's code up to its first module of tests that stands in it, without comment lines.
+fn code_without_tests(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = |at: &usize| {
+        let next = lines.get(at + 1).copied().unwrap_or_default();
+        let is_module = next.ends_with('{') && next.contains("mod ");
+        lines[*at].starts_with("#[cfg(") && lines[*at].contains("test") && is_module
+    };
+    let end = (0..lines.len()).find(begins).unwrap_or(lines.len());
+    let keep = |line: &&&str| !line.trim_start().starts_with("//");
+    lines[..end].iter().filter(keep).copied().collect::<Vec<_>>().join("\n")
+}
+
+/// The program and its servers for tests and measurements are not meant: people and scripts name their files, and they
+/// keep none of a user's.
+#[test]
+fn only_the_store_s_disk_module_accesses_files() {
+    let mut unused: Vec<&str> = FILE_USERS.iter().map(|(file, _)| *file).collect();
+    for name in MAY_USE.iter().map(|(name, _)| *name).chain(["xylem-node"]) {
+        let mut files = Vec::new();
+        sources(&crates().join(name).join("src"), &mut files);
+        let is_test = |f: &Path| {
+            f.components().any(|c| c.as_os_str() == "tests") || f.ends_with("simulated.rs")
+        };
+        for file in files.iter().filter(|f| !f.ends_with("tests.rs") && !is_test(f)) {
+            let short = file.strip_prefix(crates()).unwrap();
+            let is_disk = short.starts_with("xylem-store/src/disk");
+            let code = code_without_tests(file);
+            let used = FILE_ACCESS.iter().find(|word| code.contains(**word));
+            let listed = unused.iter().position(|known| Path::new(known) == short);
+            if let (Some(at), Some(_)) = (listed, used) {
+                unused.swap_remove(at);
+            } else if let (Some(word), false) = (used, is_disk) {
+                panic!("{}: uses {word}; a `Medium` of the store does that", short.display());
+            }
+        }
+    }
+    assert_eq!(unused, [""; 0], "these need no exception");
 }
 
 /// Names of the files of a folder that hold a text.

@@ -2,10 +2,17 @@
 
 use std::net::Ipv4Addr;
 
+use xylem_store::read_stream;
+
+/// Most bytes of the table that are read: a thousand routes.
+const MAX_TABLE: u64 = 128 * 1024;
+
 /// The default IPv4 gateway. `None` if there is none, or on systems other than Linux, where only UPnP finds the router,
 /// by a query on the LAN.
 pub fn default_gateway() -> Option<Ipv4Addr> {
-    parse(&std::fs::read_to_string("/proc/net/route").ok()?)
+    let mut table = Vec::new();
+    read_stream("/proc/net/route".as_ref(), MAX_TABLE, &mut table).ok()?;
+    parse(std::str::from_utf8(&table).ok()?)
 }
 
 /// The gateway of the default route with the lowest metric in a text like `/proc/net/route`.

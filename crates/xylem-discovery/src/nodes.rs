@@ -1,9 +1,9 @@
 //! Nodes of the DHT met in an earlier run: file `STORE/dht/nodes`, one HOST:PORT a line. Other lines are skipped.
 
-use std::fs;
-use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::Path;
+
+use xylem_store::{Clobber, DiskMedium, Durability, create_dirs, read_stream, write_whole};
 
 use crate::DhtOptions;
 
@@ -18,8 +18,7 @@ const MAX_FILE: u64 = 4096;
 pub fn known_nodes(store: &Path, bootstrap: Option<Vec<String>>) -> DhtOptions {
     let mut text = Vec::new();
     // What could be read counts; without it the DHT is entered by its bootstrap nodes.
-    let _ = fs::File::open(store.join("dht/nodes"))
-        .and_then(|file| file.take(MAX_FILE).read_to_end(&mut text));
+    let _ = read_stream(&store.join("dht/nodes"), MAX_FILE, &mut text);
     let text = String::from_utf8_lossy(&text);
     let remembered = text.lines().filter_map(|line| line.parse().ok()).collect();
     DhtOptions { bootstrap, remembered, bind: None }
@@ -47,10 +46,11 @@ pub fn keep_nodes(store: &Path, nodes: &[SocketAddr]) {
         return;
     }
     let text: String = nodes.iter().map(|node| format!("{node}\n")).collect();
-    let (dir, fresh) = (store.join("dht"), store.join("dht/nodes.new"));
-    let kept = fs::create_dir_all(&dir)
-        .and_then(|()| fs::write(&fresh, text))
-        .and_then(|()| fs::rename(&fresh, dir.join("nodes")));
+    let (disk, dir) = (DiskMedium::new(), store.join("dht"));
+    let kept = create_dirs(&disk, &dir).and_then(|()| {
+        let (path, bytes) = (dir.join("nodes"), text.as_bytes());
+        write_whole(&disk, &path, bytes, 0o644, Clobber::Replace, Durability::Cached)
+    });
     if let Err(error) = kept {
         tracing::debug!(%error, "cannot save the nodes of the DHT");
     }
@@ -59,6 +59,7 @@ pub fn keep_nodes(store: &Path, nodes: &[SocketAddr]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn nodes_are_saved_and_invalid_lines_skipped() {

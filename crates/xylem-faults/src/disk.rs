@@ -41,6 +41,12 @@ pub(crate) struct Disk {
     /// Number of reads so far. `bad_read` is the number of the read that fails.
     pub(crate) reads: u64,
     pub(crate) bad_read: Option<u64>,
+    /// Number of looks so far: files opened, directories listed, metadata and links read. `bad_look` is the number of the
+    /// look that fails.
+    pub(crate) looks: u64,
+    pub(crate) bad_look: Option<u64>,
+    /// Files cannot be exchanged in one step.
+    pub(crate) refuses_exchange: bool,
     /// Changes of names, in order.
     pub(crate) names: Vec<NameStep>,
     /// Names that differ only in case or Unicode composition are one name, as on case-insensitive file systems.
@@ -78,6 +84,7 @@ pub(crate) struct NameStep {
 pub(crate) enum NameChange {
     Made { dir: u64, name: OsString, ino: u64 },
     Moved { from: (u64, OsString), to: (u64, OsString), ino: u64 },
+    Exchanged { one: (u64, OsString), other: (u64, OsString), ino_one: u64, ino_other: u64 },
     Gone { dir: u64, name: OsString },
 }
 
@@ -91,6 +98,7 @@ impl NameStep {
         self.settled |= match &self.what {
             NameChange::Made { dir, .. } | NameChange::Gone { dir, .. } => *dir == synced,
             NameChange::Moved { from, to, .. } => from.0 == synced || to.0 == synced,
+            NameChange::Exchanged { one, other, .. } => one.0 == synced || other.0 == synced,
         };
     }
 
@@ -145,6 +153,16 @@ impl Disk {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Counts a look. Returns an error if it is to fail.
+    pub(crate) fn look(&mut self) -> io::Result<()> {
+        self.looks += 1;
+        if self.bad_look.is_some_and(|at| self.looks > at) {
+            self.bad_look = None;
+            return Err(io::Error::other("the disk can't look at this"));
+        }
+        Ok(())
     }
 
     pub(crate) fn now(&mut self) -> FileTime {

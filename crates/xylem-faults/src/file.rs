@@ -124,6 +124,17 @@ impl MediumFile for FaultFile {
         Ok(())
     }
 
+    fn is_locked(&self) -> io::Result<bool> {
+        let mut disk = self.disk();
+        let (.., lock) = disk.file(self.ino)?;
+        Ok(lock.is_some_and(|holder| holder != self.handle))
+    }
+
+    /// Nothing waits in a test: a lock that is held is an error.
+    fn lock(&self) -> io::Result<()> {
+        if self.try_lock()? { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
+    }
+
     fn try_lock(&self) -> io::Result<bool> {
         let mut disk = self.disk();
         let (.., lock) = disk.file(self.ino)?;

@@ -46,17 +46,29 @@ impl FaultMedium {
         disk.bad_read = Some(disk.reads + reads);
     }
 
+    /// Makes the look number `looks` from now on fail, and no other; 0 is the next one. A look opens a file, lists a
+    /// directory, or reads metadata or the target of a link.
+    pub fn fail_look_after(&self, looks: u64) {
+        let mut disk = self.disk();
+        disk.bad_look = Some(disk.looks + looks);
+    }
+
+    /// From now on, two files cannot be exchanged in one step, as on many file systems.
+    pub fn refuse_exchange(&self) {
+        self.disk().refuses_exchange = true;
+    }
+
     /// Returns whether every fault that was set has occurred.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         let disk = self.disk();
-        disk.fault.is_none() && disk.bad_read.is_none()
+        disk.fault.is_none() && disk.bad_read.is_none() && disk.bad_look.is_none()
     }
 
     /// Removes faults that have not occurred, and the limit of space.
     pub fn heal(&self) {
         let mut disk = self.disk();
-        (disk.fault, disk.bad_read, disk.capacity) = (None, None, None);
+        (disk.fault, disk.bad_read, disk.bad_look, disk.capacity) = (None, None, None, None);
     }
 
     /// Number of changing steps so far: creations, writes, renames, removals, changes of attributes.
@@ -169,6 +181,7 @@ impl FaultMedium {
 impl Medium for FaultMedium {
     fn open(&self, path: &Path, how: OpenHow) -> io::Result<Arc<dyn MediumFile>> {
         let mut disk = self.disk();
+        disk.look()?;
         let found = disk.find(self.dir, path, how == OpenHow::Read).map(|(ino, _)| ino);
         let ino = match (found, how) {
             (Ok(_), OpenHow::CreateNew { .. }) => {
@@ -198,6 +211,7 @@ impl Medium for FaultMedium {
 
     fn metadata(&self, path: &Path) -> io::Result<Meta> {
         let mut disk = self.disk();
+        disk.look()?;
         let (ino, _) = disk.find(self.dir, path, false)?;
         disk.meta(ino)
     }
@@ -211,6 +225,7 @@ impl Medium for FaultMedium {
 
     fn for_each_name(&self, path: &Path, take: &mut dyn FnMut(&OsStr, FileKind)) -> io::Result<()> {
         let mut disk = self.disk();
+        disk.look()?;
         let (dir, _) = disk.find(self.dir, path, true)?;
         for (name, ino) in disk.entries(dir)?.clone() {
             take(&name, disk.meta(ino)?.kind);
@@ -239,6 +254,24 @@ impl Medium for FaultMedium {
 
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()> {
         self.rename_to(from, self, to, clobber)
+    }
+
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        let mut disk = self.disk();
+        if disk.refuses_exchange {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        disk.step()?;
+        let (ino_one, one) = disk.find(self.dir, one, false)?;
+        let (ino_other, other) = disk.find(self.dir, other, false)?;
+        for (place, ino) in [(&one, ino_other), (&other, ino_one)] {
+            disk.entries(place.0)?.insert(place.1.clone(), ino);
+            if let InodeBody::Dir { parent, .. } = &mut disk.node(ino)?.body {
+                *parent = place.0;
+            }
+        }
+        disk.names.push(NameStep::new(NameChange::Exchanged { one, other, ino_one, ino_other }));
+        Ok(())
     }
 
     fn move_to(&self, name: &Path, to: &dyn Medium, new: &Path) -> io::Result<()> {
@@ -279,6 +312,7 @@ impl Medium for FaultMedium {
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
         let mut disk = self.disk();
+        disk.look()?;
         let (ino, _) = disk.find(self.dir, path, false)?;
         match &disk.node(ino)?.body {
             InodeBody::Link(target) => Ok(target.clone()),
@@ -313,6 +347,22 @@ impl Medium for FaultMedium {
             return Ok(());
         }
         disk.names.iter_mut().for_each(|step| step.settle(dir));
+        Ok(())
+    }
+
+    fn sync_all(&self, _path: &Path) -> io::Result<()> {
+        let mut disk = self.disk();
+        disk.step()?;
+        if disk.ignores_syncs {
+            return Ok(());
+        }
+        disk.names.iter_mut().for_each(NameStep::settle_all);
+        for node in disk.nodes.values_mut() {
+            if let InodeBody::File { bytes, durable, pending, .. } = &mut node.body {
+                durable.clone_from(bytes);
+                pending.clear();
+            }
+        }
         Ok(())
     }
 }

@@ -13,6 +13,15 @@ use crate::medium::FaultMedium;
 /// Bytes that reach a device together.
 const PAGE: usize = 4096;
 
+/// The changes of names that a power loss leaves.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NameOrder {
+    /// Any of them.
+    None,
+    /// The first ones.
+    Journal,
+}
+
 impl FaultMedium {
     /// The disk as the next process finds it after this process was killed: without faults and without locks.
     #[must_use]
@@ -46,6 +55,17 @@ impl FaultMedium {
     /// the old or the new one. Each change of a name since the last sync of its directory has happened or not.
     #[must_use]
     pub fn power_cut(&self, seed: u64) -> Self {
+        self.cut(seed, NameOrder::None)
+    }
+
+    /// As [`FaultMedium::power_cut`], on a file system with a journal: if a change of a name has happened, so have all
+    /// before it.
+    #[must_use]
+    pub fn power_cut_in_order(&self, seed: u64) -> Self {
+        self.cut(seed, NameOrder::Journal)
+    }
+
+    fn cut(&self, seed: u64, order: NameOrder) -> Self {
         let (mut rng, mut undone) = (Rng::new(seed), 0);
         let copy = self.copy(|bytes, durable, pending| {
             let mut image = durable.to_vec();
@@ -72,7 +92,15 @@ impl FaultMedium {
             }
             image
         });
-        undone += copy.disk().replay_names(&self.disk().names, &mut rng);
+        let mut names = self.disk().names.clone();
+        if order == NameOrder::Journal {
+            let settled = names.iter().rposition(|step| step.settled).map_or(0, |last| last + 1);
+            let kept = settled + rng.index(names.len() - settled + 1);
+            undone += (names.len() - kept) as u64;
+            names.truncate(kept);
+            names.iter_mut().for_each(NameStep::settle_all);
+        }
+        undone += copy.disk().replay_names(&names, &mut rng);
         copy.disk().lost_changes = undone;
         copy
     }
@@ -100,6 +128,7 @@ impl FaultMedium {
             tick: disk.tick,
             names,
             ignores_syncs: disk.ignores_syncs,
+            refuses_exchange: disk.refuses_exchange,
             ..Disk::default()
         };
         Self { disk: Arc::new(Mutex::new(copy)), dir: ROOT }
@@ -129,6 +158,10 @@ impl Disk {
                         there.remove(&from.1);
                     }
                     dirs.entry(to.0).or_default().insert(to.1, ino);
+                }
+                NameChange::Exchanged { one, other, ino_one, ino_other } => {
+                    dirs.entry(one.0).or_default().insert(one.1, ino_other);
+                    dirs.entry(other.0).or_default().insert(other.1, ino_one);
                 }
                 NameChange::Gone { dir, name } => {
                     dirs.entry(dir).or_default().remove(&name);

@@ -109,13 +109,13 @@ pub fn place(
 pub fn damaged(store: &Store) -> Result<Vec<(PathBuf, String)>, StoreError> {
     let folder = store.dir().join(FOLDER);
     let at = |e| StoreError::from_io("list", &folder, None, e);
-    let names = match std::fs::read_dir(&folder) {
+    let names = match store.medium().list_dir(&folder) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         names => names.map_err(at)?,
     };
     let mut found = Vec::new();
     for name in names {
-        let path = name.map_err(at)?.path();
+        let path = folder.join(name.name);
         if path.extension().is_some_and(|ending| ending == "log") {
             look(&**store.medium(), &path, &mut found);
         }

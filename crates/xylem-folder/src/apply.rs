@@ -8,27 +8,31 @@
 //! Permissions and times are changed on the existing file, and a renamed file is renamed here, too. A program that has
 //! the file open goes on writing to the file that all members get.
 //!
+//! Fetched content is on the device before the first of it gets its place, and all places are before the index that
+//! lists them: what a power cut leaves is not taken for a change of this member.
+//!
 //! Removed files stay in the trash until everything is done. A file is then deleted if its content is elsewhere in the
 //! folder, as that of moved files is. If the process ends in between, the content is in at least one of the two places.
 
-use std::collections::{HashMap, HashSet};
-use std::fs::{self, File, Metadata};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::sync::Arc;
 
 use xylem_base::{os_bytes, os_path};
 use xylem_files::copies::copy_of;
 use xylem_hash::Hash;
-use xylem_store::{DiskMedium, hash_file};
+use xylem_store::{
+    Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, hash_file, remove_tree,
+};
 use xylem_tree::SegmentSize;
 
-use super::error::FolderError;
+use super::error::{FolderError, at};
 use super::index::{IndexItem, ItemKind, check, is_time, name};
 use super::local::SyncFolder;
 use super::merge::{LosingVersion, MergeSide, Plan, PlannedChange, copy_path};
 use super::obstacles::ObstacleKind;
-use super::place::{Parents, UnlockedParents, mode_of, set_mode, within};
+use super::place::{NEW_DIRECTORY, Parents, UnlockedParents, is_directory, rename_new, within};
 use super::stored::IndexSource;
 
 /// Permission bits that are exchanged; other bits stay as they are.
@@ -92,6 +96,20 @@ enum AsideOutcome {
     NotNow,
 }
 
+/// Result of moving a file out of the folder.
+enum AwayFile {
+    /// There was none.
+    None,
+    /// It is not what was expected, and stays.
+    Changed,
+    /// It is at this path.
+    At {
+        path: PathBuf,
+        /// In the trash.
+        kept: bool,
+    },
+}
+
 /// Where incoming files are found.
 struct IncomingFiles<'a> {
     /// Directory of the fetched files.
@@ -100,6 +118,8 @@ struct IncomingFiles<'a> {
     wanted: &'a HashMap<Hash, Vec<u8>>,
     /// How often each content is still needed.
     uses: HashMap<Hash, usize>,
+    /// Copies of contents that go to several places.
+    copies: HashMap<Hash, Vec<PathBuf>>,
     /// Local copies of files that could not be renamed.
     moved: HashMap<Hash, PathBuf>,
 }
@@ -158,9 +178,11 @@ impl SyncFolder {
         self.remove_incoming_copies();
         let places = plan.removed.iter().chain(&plan.put);
         let files = places.filter(|place| place.before.root().is_some());
-        self.looked.plan(&self.root, files.map(|place| &place.path));
+        self.looked.plan(&self.medium, &self.root, files.map(|place| &place.path));
         let (renames, uses) = (plan.renames(), plan.uses());
-        let mut incoming = IncomingFiles { staged, wanted, uses, moved: HashMap::new() };
+        let (copies, moved) = (HashMap::new(), HashMap::new());
+        let mut incoming = IncomingFiles { staged, wanted, uses, copies, moved };
+        self.prepare(&mut incoming)?;
         let mut applied = Applied { complete: true, ..Applied::default() };
         let Plan { noted: known, removed: gone, put, refused, attributes_before, .. } = plan;
         for (path, why) in refused {
@@ -197,15 +219,70 @@ impl SyncFolder {
         }
         self.remove_incoming_copies();
         self.apply_attributes(&attributes_before, &alone, now_ms, &mut applied);
+        if applied.put > 0 || applied.removed > 0 || self.trash.came() > 0 {
+            // An index that is ahead of the folder would make the earlier content a change of this member.
+            let folders = self
+                .changes
+                .keys()
+                .filter_map(|path| self.root.join(os_path(path)).parent().map(Path::to_path_buf));
+            let folders: BTreeSet<PathBuf> = folders.collect();
+            let sync = |dir: &PathBuf| match self.medium.sync_dir(dir) {
+                Err(e) if means_absent(&e) => Ok(()),
+                synced => synced,
+            };
+            self.write_through(&mut folders.iter().map(sync))?;
+        }
         self.settle()?;
         self.delete_moved_from_trash()?;
         Ok(applied)
     }
 
+    /// Makes the fetched contents durable before one of them gets its place: after a power cut, a torn file would count as
+    /// a change of this member. Copies for further places are made first, so that all are written through at once.
+    fn prepare(&self, incoming: &mut IncomingFiles<'_>) -> Result<(), FolderError> {
+        let mut files = Vec::new();
+        for (root, uses) in &incoming.uses {
+            let Some(from) = incoming.wanted.get(root) else { continue };
+            let from = incoming.staged.join(os_path(from));
+            for n in 1..*uses {
+                let to = self.own(MOVED).join(format!("{root}-{n}"));
+                let copied = make_dir(&*self.medium, &self.own(MOVED));
+                if copied.and_then(|()| self.medium.copy(&from, &to)).is_err() {
+                    // It is tried again when its turn comes, which then fails for that place alone.
+                    let _ = self.medium.remove_file(&to);
+                    break;
+                }
+                incoming.copies.entry(*root).or_default().push(to.clone());
+                files.push(to);
+            }
+            files.push(from);
+        }
+        if files.is_empty() {
+            return Ok(());
+        }
+        let sync = |file: &PathBuf| match self.opened(file) {
+            Err(e) if means_absent(&e) => Ok(()),
+            file => file?.sync(),
+        };
+        self.write_through(&mut files.iter().map(sync))
+    }
+
+    /// Makes the whole folder durable in one call, or by these calls where the system has none.
+    fn write_through(
+        &self,
+        each: &mut dyn Iterator<Item = io::Result<()>>,
+    ) -> Result<(), FolderError> {
+        let done = match self.medium.sync_all(&self.root) {
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => each.collect(),
+            done => done,
+        };
+        done.map_err(at(&self.root))
+    }
+
     /// Removes incoming copies that were not put anywhere.
     fn remove_incoming_copies(&self) {
-        let _ = fs::remove_dir_all(self.own(MOVED));
-        let _ = fs::remove_file(self.own(FRESH));
+        let _ = remove_tree(&*self.medium, &self.own(MOVED));
+        let _ = remove(&*self.medium, &self.own(FRESH));
     }
 
     /// Records the new item of a path, and clears its obstacle.
@@ -228,7 +305,7 @@ impl SyncFolder {
         is_file
             && self
                 .place(&place.path, Parents::Exist)
-                .is_ok_and(|at| !self.looked.is_untouched(&place.path, &at))
+                .is_ok_and(|at| !self.looked.is_untouched(&*self.medium, &place.path, &at))
     }
 
     /// Records that a place got its new item.
@@ -272,6 +349,14 @@ impl SyncFolder {
         applied.noted.push(path.to_vec());
     }
 
+    /// Returns whether something below a path could not be put in place or removed.
+    fn has_failed_below(&self, path: &[u8]) -> bool {
+        let is_below = |at: &[u8]| at.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/"));
+        self.obstacles
+            .iter()
+            .any(|(at, obstacle)| is_below(at) && !SCAN_OBSTACLES.contains(&obstacle.kind))
+    }
+
     /// Carries out a removal.
     fn carry_out_removal(&mut self, place: PlannedChange, now_ms: u64, applied: &mut Applied) {
         if self.was_written(&place) {
@@ -282,6 +367,10 @@ impl SyncFolder {
             Ok(StepOutcome::Yes) => {
                 applied.removed += 1;
                 self.record_settled(place.path, place.item);
+            }
+            // Something in it could not be removed, and both are tried again.
+            Ok(StepOutcome::Stays) if self.has_failed_below(&place.path) => {
+                applied.complete = false
             }
             // If no other member takes this member's changes, a change would only separate the two for ever. The
             // directory stays as it was known, and goes once it is empty.
@@ -331,6 +420,9 @@ impl SyncFolder {
         };
         match done {
             Ok(StepOutcome::Yes) => self.record_placed(&place, applied),
+            Ok(StepOutcome::Stays) if self.has_failed_below(&place.path) => {
+                applied.complete = false
+            }
             Ok(StepOutcome::Stays) => match self.put_beside(&place, content.as_deref()) {
                 Ok(true) => {
                     let to = self.beside(&place);
@@ -357,7 +449,8 @@ impl SyncFolder {
     ) -> io::Result<T> {
         match act() {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
-                let unlock = |path: &&[u8]| UnlockedParents::on_the_way(&self.root, path);
+                let unlock =
+                    |path: &&[u8]| UnlockedParents::on_the_way(&self.medium, &self.root, path);
                 let _unlocked: Vec<UnlockedParents> =
                     paths.iter().map(unlock).collect::<io::Result<_>>()?;
                 act()
@@ -384,8 +477,12 @@ impl SyncFolder {
         let Some(root) = to.item.kind.root() else { return false };
         let copy = self.own(MOVED).join(incoming.moved.len().to_string());
         let copied = self.place(&from.path, Parents::Exist).and_then(|at| {
-            fs::create_dir_all(self.own(MOVED))?;
-            if matches_index(&at, &from.before) { fs::copy(at, &copy) } else { Ok(0) }
+            make_dir(&*self.medium, &self.own(MOVED))?;
+            if self.matches_index(&at, &from.before)? {
+                self.medium.copy(&at, &copy)
+            } else {
+                Ok(())
+            }
         });
         if copied.is_ok() {
             incoming.moved.insert(root, copy);
@@ -398,7 +495,7 @@ impl SyncFolder {
         self.keeps_apart(&to.path)?;
         let (old, new) =
             (self.place(&from.path, Parents::Exist)?, self.place(&to.path, Parents::Create)?);
-        if !matches_index(&old, &from.before) || !rename_new(&old, &new)? {
+        if !self.matches_index(&old, &from.before)? || !rename_new(&*self.medium, &old, &new)? {
             return Ok(false);
         }
         // Later writes to the file are seen at the next scan.
@@ -406,8 +503,8 @@ impl SyncFolder {
         Ok(true)
     }
 
-    fn keeps_apart(&self, path: &[u8]) -> io::Result<()> {
-        self.habits.check_exact_name(&self.own(""), &self.root, path)
+    pub(super) fn keeps_apart(&self, path: &[u8]) -> io::Result<()> {
+        self.habits.check_exact_name(&*self.medium, &self.own(""), &self.root, path)
     }
 
     /// Deletes files that just arrived in the trash, if the folder has their content under some name.
@@ -418,18 +515,20 @@ impl SyncFolder {
                 kept.entry(content).or_default().push(path);
             }
         }
-        // The content in the folder has to be on the disk first; else both stay.
-        if kept.is_empty() || write_through(&self.root).is_err() {
+        // The content in the folder is on the disk by now.
+        if kept.is_empty() {
             return Ok(());
         }
         for entry in self.stored.entries()? {
             let (path, IndexItem { kind, absent: false, .. }) = entry? else { continue };
             // A file that was changed meanwhile no longer has the content.
-            let is_there =
-                |kind| self.place(&path, Parents::Exist).is_ok_and(|at| matches_index(&at, kind));
+            let is_there = |kind| {
+                let at = self.place(&path, Parents::Exist);
+                at.and_then(|at| self.matches_index(&at, kind)).unwrap_or(false)
+            };
             // Both files are read before one is deleted: size and time prove nothing.
             let still_there = |at: &Path, content: &LostContent| match content {
-                LostContent::Root(root) => has_content(at, root),
+                LostContent::Root(root) => has_content(&*self.medium, at, root),
                 LostContent::Target(_) => true,
             };
             if let Some(content) = LostContent::of(kind.clone())
@@ -473,7 +572,7 @@ impl SyncFolder {
         incoming: &mut IncomingFiles<'_>,
     ) -> io::Result<Option<PathBuf>> {
         let fresh = self.own(FRESH);
-        let _ = fs::remove_file(&fresh);
+        let _ = remove(&*self.medium, &fresh);
         let kind = match &place.losing {
             Some(LosingVersion { item, whose: MergeSide::Theirs, .. }) => &item.kind,
             _ if place.item.kind.has_content_of(&place.before) => return Ok(None),
@@ -482,7 +581,7 @@ impl SyncFolder {
         match kind {
             ItemKind::File { root, mode, mtime, .. } => {
                 if let Some(moved) = incoming.moved.get(root) {
-                    fs::copy(moved, &fresh)?;
+                    self.copy_durably(moved, &fresh)?;
                 } else {
                     let from = incoming.wanted.get(root).ok_or(io::ErrorKind::NotFound)?;
                     let from = incoming.staged.join(os_path(from));
@@ -490,24 +589,35 @@ impl SyncFolder {
                         *left = left.saturating_sub(1);
                         *left
                     });
-                    if left == 0 {
-                        fs::rename(&from, &fresh)?;
+                    let copy = incoming.copies.get_mut(root).and_then(Vec::pop);
+                    if let Some(from) = copy.or_else(|| (left == 0).then(|| from.clone())) {
+                        self.medium.rename(&from, &fresh, Clobber::Replace)?;
                     } else {
-                        fs::copy(&from, &fresh)?;
+                        self.copy_durably(&from, &fresh)?;
                     }
                 }
-                describe(&fresh, *mode, *mtime)?;
+                self.describe_fresh(&fresh, *mode, *mtime)?;
             }
-            ItemKind::Symlink { target } => link(&os_path(target), &fresh)?,
+            ItemKind::Symlink { target } => self.medium.symlink(&os_path(target), &fresh)?,
+            // A directory takes the place of a file in one step, too.
+            ItemKind::Directory { mode } if place.losing.is_none() && !place.before.is_gone() => {
+                self.medium.create_dir(&fresh, mode & EXCHANGED_MODES)?;
+                self.permit(&fresh, *mode)?;
+            }
             ItemKind::Directory { .. } | ItemKind::Gone => return Ok(None),
         }
         Ok(Some(fresh))
     }
 
+    fn copy_durably(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.medium.copy(from, to)?;
+        self.opened(to)?.sync()
+    }
+
     /// Resolves a path. An unreadable path is an error, not an absent one.
     pub(super) fn place(&self, path: &[u8], parents: Parents) -> io::Result<PathBuf> {
-        let at = within(&self.root, path, parents)?;
-        match at.symlink_metadata() {
+        let at = within(&*self.medium, &self.root, path, parents)?;
+        match self.medium.metadata(&at) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Err(e),
             _ => Ok(at),
         }
@@ -524,13 +634,17 @@ impl SyncFolder {
         match before {
             ItemKind::Gone => {}
             ItemKind::Directory { .. } => {
-                if !remove_directory(&to)? {
+                if !self.remove_directory(&to)? {
                     return Ok(StepOutcome::Stays);
                 }
             }
             before => return self.exchange(&to, place, before, content),
         }
-        Ok(if rename_new(content, &to)? { StepOutcome::Yes } else { StepOutcome::NotNow })
+        Ok(if rename_new(&*self.medium, content, &to)? {
+            StepOutcome::Yes
+        } else {
+            StepOutcome::NotNow
+        })
     }
 
     fn put_directory(&self, to: &Path, place: &PlannedChange) -> io::Result<StepOutcome> {
@@ -538,15 +652,16 @@ impl SyncFolder {
         if !place.before.is_gone() && !self.take_away(to, place)? {
             return Ok(StepOutcome::NotNow);
         }
-        let made = fs::create_dir(to);
-        if made.is_err() && !to.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        // It has its permissions from the beginning on, as far as the system lets it.
+        let made = self.medium.create_dir(to, mode & EXCHANGED_MODES);
+        if made.is_err() && !is_directory(&*self.medium, to) {
             // Another thing has the name, or there is no room for a directory.
             let is_taken = |e: &io::Error| e.kind() == io::ErrorKind::AlreadyExists;
             return made
                 .or_else(|e| if is_taken(&e) { Ok(()) } else { Err(e) })
                 .map(|()| StepOutcome::NotNow);
         }
-        permit(to, mode).map(|()| StepOutcome::Yes)
+        self.permit(to, mode).map(|()| StepOutcome::Yes)
     }
 
     /// Replaces a file or link by another.
@@ -557,59 +672,84 @@ impl SyncFolder {
         before: &ItemKind,
         content: &Path,
     ) -> io::Result<StepOutcome> {
-        if !matches_index(to, before) {
+        if !self.matches_index(to, before)? {
             return Ok(StepOutcome::NotNow);
         }
         // The new file takes the name in the trash first, so that the exchange leaves the old one there.
         let kept = self.trash.place(&place.path)?;
         let from = kept.as_deref().unwrap_or(content);
         if let Some(kept) = &kept {
-            fs::rename(content, kept)?;
+            self.medium.rename(content, kept, Clobber::Replace)?;
         }
-        if let Err(e) = exchange(from, to, &self.own("third")) {
+        if let Err(e) = self.medium.exchange(from, to) {
             if kept.is_some() {
-                fs::rename(from, content)?;
+                self.medium.rename(from, content, Clobber::Replace)?;
             }
-            return Err(e);
+            return match e.kind() {
+                io::ErrorKind::Unsupported => self.replace(to, place, content),
+                _ => Err(e),
+            };
         }
-        if matches_index(from, before) {
-            self.finish_removal(from, kept.is_some(), before)?;
+        let is_it = self.matches_index(from, before);
+        if matches!(is_it, Ok(true)) {
+            self.finish_removal(from, kept.is_some(), before);
             return Ok(StepOutcome::Yes);
         }
-        // A program wrote to the old file in between: exchange back.
-        exchange(from, to, &self.own("third"))?;
+        // A program wrote to the old file in between, or that is unknown: exchange back.
+        self.medium.exchange(from, to)?;
         if kept.is_some() {
-            fs::remove_file(from)?;
+            remove(&*self.medium, from)?;
         }
-        Ok(StepOutcome::NotNow)
+        is_it.map(|_| StepOutcome::NotNow)
+    }
+
+    /// As [`Self::exchange`], on a file system that cannot exchange two files: the name is free for a moment.
+    fn replace(&self, to: &Path, place: &PlannedChange, content: &Path) -> io::Result<StepOutcome> {
+        let AwayFile::At { path: away, kept } = self.move_away(to, place)? else {
+            return Ok(StepOutcome::NotNow);
+        };
+        match rename_new(&*self.medium, content, to) {
+            Ok(true) => {
+                self.finish_removal(&away, kept, &place.before);
+                Ok(StepOutcome::Yes)
+            }
+            not => {
+                self.put_back(&away, to)?;
+                not.map(|_| StepOutcome::NotNow)
+            }
+        }
     }
 
     /// Changes only permissions and time of an existing file: a program that has it open goes on with it.
     fn describe(&self, at: &Path, before: &ItemKind, kind: &ItemKind) -> io::Result<StepOutcome> {
         let Some((mode, mtime)) = kind.description() else { return Ok(StepOutcome::Yes) };
-        let Ok(meta) = at.symlink_metadata() else { return Ok(StepOutcome::NotNow) };
-        let keeps_modes = self.habits.keeps_modes(&self.own(""));
+        let meta = match self.medium.metadata(at) {
+            Err(e) if means_absent(&e) => return Ok(StepOutcome::NotNow),
+            meta => meta?,
+        };
+        let keeps_modes = self.habits.keeps_modes(&*self.medium, &self.own(""));
         let is_mode = before
             .description()
-            .is_some_and(|(before, _)| !keeps_modes || mode_of(&meta) & EXCHANGED_MODES == before);
-        if !matches_index(at, before) || !is_mode {
+            .is_some_and(|(before, _)| !keeps_modes || meta.mode & EXCHANGED_MODES == before);
+        if !self.matches_index(at, before)? || !is_mode {
             return Ok(StepOutcome::NotNow);
         }
         if let ItemKind::File { size, .. } = before {
-            let file = opened(at)?;
-            let is_it = |meta: &Metadata| meta.is_file() && meta.len() == *size;
+            let file = self.opened(at)?;
+            let is_it = |meta: &Meta| meta.kind == FileKind::File && meta.size == *size;
             if !is_it(&file.metadata()?) {
                 return Ok(StepOutcome::NotNow);
             }
-            if let Some(time) = time(mtime).filter(|_| modified(&meta) != Some(mtime)) {
-                file.set_modified(time)?;
+            if meta.mtime != time(mtime) {
+                file.set_mtime(time(mtime))?;
             }
             // A write in between gets a time of its own.
             if !is_it(&file.metadata()?) {
-                file.set_modified(UNIX_EPOCH + Duration::from_millis(self.trash.now_ms()))?;
+                let (secs, ms) = (self.trash.now_ms() / 1_000, self.trash.now_ms() % 1_000);
+                file.set_mtime(time((secs as i64, ms as u32 * 1_000_000)))?;
             }
         }
-        permit(at, mode).map(|()| StepOutcome::Yes)
+        self.permit(at, mode).map(|()| StepOutcome::Yes)
     }
 
     /// Keeps both versions of a path: the losing one under another name.
@@ -648,7 +788,7 @@ impl SyncFolder {
                         self.place(&beaten.to, Parents::Exist)?,
                         self.place(&place.path, Parents::Exist)?,
                     );
-                    rename_new(&from, &to)?;
+                    rename_new(&*self.medium, &from, &to)?;
                 }
                 done
             }
@@ -660,11 +800,11 @@ impl SyncFolder {
         let Ok(at) = self.place(path, Parents::Exist) else { return false };
         match kind {
             ItemKind::File { root, size, .. } => {
-                let meta = at.symlink_metadata();
-                meta.is_ok_and(|meta| meta.is_file() && meta.len() == *size)
-                    && has_content(&at, root)
+                let meta = self.medium.metadata(&at);
+                meta.is_ok_and(|meta| meta.kind == FileKind::File && meta.size == *size)
+                    && has_content(&*self.medium, &at, root)
             }
-            kind => !kind.is_gone() && matches_index(&at, kind),
+            kind => !kind.is_gone() && self.matches_index(&at, kind).unwrap_or(false),
         }
     }
 
@@ -677,7 +817,7 @@ impl SyncFolder {
         match &place.before {
             ItemKind::Gone => Ok(StepOutcome::Yes),
             ItemKind::Directory { .. } => {
-                Ok(if remove_directory(&at)? { StepOutcome::Yes } else { StepOutcome::Stays })
+                Ok(if self.remove_directory(&at)? { StepOutcome::Yes } else { StepOutcome::Stays })
             }
             _ => {
                 Ok(if self.take_away(&at, place)? { StepOutcome::Yes } else { StepOutcome::NotNow })
@@ -685,51 +825,132 @@ impl SyncFolder {
         }
     }
 
-    /// Finishes the removal of a file: it is recorded in the trash, or deleted.
-    fn finish_removal(&self, at: &Path, kept: bool, what: &ItemKind) -> io::Result<()> {
+    /// Finishes the removal of a file: it is recorded in the trash, or deleted. One that cannot be deleted stays in the
+    /// folder's own directory until the next one takes its name.
+    fn finish_removal(&self, at: &Path, kept: bool, what: &ItemKind) {
         if kept {
             self.trash.record_arrival(at.to_path_buf(), what);
-            return Ok(());
+        } else {
+            let _ = self.medium.remove_file(at);
         }
-        fs::remove_file(at)
     }
 
     /// Removes a file or link if it is what is expected.
     fn take_away(&self, at: &Path, place: &PlannedChange) -> io::Result<bool> {
+        Ok(match self.move_away(at, place)? {
+            AwayFile::None => true,
+            AwayFile::Changed => false,
+            AwayFile::At { path, kept } => {
+                self.finish_removal(&path, kept, &place.before);
+                true
+            }
+        })
+    }
+
+    /// Moves a file or link out of the folder if it is what is expected.
+    fn move_away(&self, at: &Path, place: &PlannedChange) -> io::Result<AwayFile> {
         let before = &place.before;
-        if at.symlink_metadata().is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
-            return Ok(true);
+        if self.medium.metadata(at).is_err_and(|e| e.kind() == io::ErrorKind::NotFound) {
+            return Ok(AwayFile::None);
         }
-        if !matches_index(at, before) {
-            return Ok(false);
+        if !self.matches_index(at, before)? {
+            return Ok(AwayFile::Changed);
         }
         let kept = self.trash.place(&place.path)?;
         let is_kept = kept.is_some();
-        let away = kept.unwrap_or_else(|| self.own("leaving"));
-        fs::rename(at, &away)?;
-        if matches_index(&away, before) {
-            return self.finish_removal(&away, is_kept, before).map(|()| true);
+        let path = kept.unwrap_or_else(|| self.own("leaving"));
+        self.medium.rename(at, &path, Clobber::Replace)?;
+        let is_it = self.matches_index(&path, before);
+        if matches!(is_it, Ok(true)) {
+            return Ok(AwayFile::At { path, kept: is_kept });
         }
-        if !rename_new(&away, at)? {
+        self.put_back(&path, at)?;
+        is_it.map(|_| AwayFile::Changed)
+    }
+
+    /// Gives a file that was moved away its name back.
+    fn put_back(&self, away: &Path, at: &Path) -> io::Result<()> {
+        if !rename_new(&*self.medium, away, at)? {
             // Both the removed file and the new one are the user's, so the removed one gets another name.
             let mut other = os_bytes(at.as_os_str());
             other.extend_from_slice(b".kept");
-            rename_new(&away, &os_path(&other))?;
+            rename_new(&*self.medium, away, &os_path(&other))?;
         }
-        Ok(false)
+        Ok(())
     }
 
     fn set_aside(&self, to: &[u8], place: &PlannedChange) -> io::Result<AsideOutcome> {
         self.keeps_apart(&place.path)?;
         let (from, at) =
             (self.place(&place.path, Parents::Exist)?, self.place(to, Parents::Create)?);
-        if !matches_index(&from, &place.before) {
+        if !self.matches_index(&from, &place.before)? {
             return Ok(AsideOutcome::NotNow);
         }
-        match rename_new(&from, &at)? {
+        match rename_new(&*self.medium, &from, &at)? {
             true => Ok(AsideOutcome::Moved),
             false if self.has(to, &place.before) => Ok(AsideOutcome::There),
             false => Err(name_taken_error(to)),
+        }
+    }
+
+    /// Returns whether the path matches the index.
+    ///
+    /// # Errors
+    /// It cannot be looked at, which says nothing about a change.
+    fn matches_index(&self, path: &Path, kind: &ItemKind) -> io::Result<bool> {
+        let meta = match self.medium.metadata(path) {
+            Err(e) if means_absent(&e) => return Ok(kind.is_gone()),
+            meta => meta?,
+        };
+        Ok(match kind {
+            ItemKind::Gone => false,
+            ItemKind::File { size, mtime, .. } => {
+                let found = (meta.mtime.secs, meta.mtime.nanos);
+                meta.kind == FileKind::File && meta.size == *size && is_time(*mtime, found)
+            }
+            ItemKind::Directory { .. } => meta.kind == FileKind::Directory,
+            ItemKind::Symlink { target } => {
+                meta.kind == FileKind::Symlink
+                    && os_bytes(self.medium.read_link(path)?.as_os_str()) == *target
+            }
+        })
+    }
+
+    /// Gives a file that is not in its place yet its permissions and time.
+    fn describe_fresh(&self, path: &Path, mode: u32, mtime: (i64, u32)) -> io::Result<()> {
+        // A time can be set only on a file that can be written to.
+        self.permit(path, mode | 0o600)?;
+        self.medium.set_mtime(path, time(mtime))?;
+        self.permit(path, mode)
+    }
+
+    /// Opens a file to set its time, without following a link or blocking.
+    fn opened(&self, at: &Path) -> io::Result<Arc<dyn MediumFile>> {
+        // Unix needs no right to write for that, and the file may deny it.
+        let how = if cfg!(unix) { OpenHow::ReadNoFollow } else { OpenHow::ReadWrite };
+        match self.medium.open(at, how) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                // The owner may not read the file, but may grant itself that for this moment.
+                self.medium.set_mode(at, self.medium.metadata(at)?.mode | 0o400)?;
+                self.medium.open(at, how)
+            }
+            file => file,
+        }
+    }
+
+    /// Sets the permission bits that are exchanged.
+    fn permit(&self, path: &Path, mode: u32) -> io::Result<()> {
+        let others = self.medium.metadata(path)?.mode & !EXCHANGED_MODES;
+        self.medium.set_mode(path, others | (mode & EXCHANGED_MODES))
+    }
+
+    /// Removes a directory; false if it is not empty.
+    fn remove_directory(&self, path: &Path) -> io::Result<bool> {
+        match self.medium.remove_dir(path) {
+            Ok(()) => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
+            Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
+            Err(e) => Err(e),
         }
     }
 }
@@ -751,149 +972,29 @@ fn means_absent(e: &io::Error) -> bool {
     matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
+/// Removes a file, a link or an empty directory.
+fn remove(medium: &dyn Medium, path: &Path) -> io::Result<()> {
+    if is_directory(medium, path) { medium.remove_dir(path) } else { medium.remove_file(path) }
+}
+
+/// Makes a directory, unless it exists.
+fn make_dir(medium: &dyn Medium, dir: &Path) -> io::Result<()> {
+    match medium.create_dir(dir, NEW_DIRECTORY) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
 /// Returns whether a readable file has the content with this root.
-pub fn has_content(path: &Path, root: &Hash) -> bool {
-    let (medium, size) = (DiskMedium::new(), SegmentSize::DEFAULT);
-    let hashed = hash_file(&medium, path, None, size, None, &mut Vec::new(), &|_| ());
+pub fn has_content(medium: &dyn Medium, path: &Path, root: &Hash) -> bool {
+    let size = SegmentSize::DEFAULT;
+    let hashed = hash_file(medium, path, None, size, None, &mut Vec::new(), &|_| ());
     hashed.is_ok_and(|hashed| hashed.root == *root)
 }
 
-/// Flushes the folder's file system to the disk, so that writes survive a power loss. Linux does so in one call;
-/// elsewhere this does nothing.
-fn write_through(folder: &Path) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
-    rustix::fs::syncfs(File::open(folder)?)?;
-    let _ = folder;
-    Ok(())
-}
-
-/// Returns whether the path matches the index.
-fn matches_index(path: &Path, kind: &ItemKind) -> bool {
-    let meta = path.symlink_metadata();
-    match (kind, meta) {
-        (ItemKind::Gone, meta) => meta.is_err_and(|e| e.kind() == io::ErrorKind::NotFound),
-        (_, Err(_)) => false,
-        (ItemKind::File { size, mtime, .. }, Ok(meta)) => {
-            let is_time = |found| is_time(*mtime, found);
-            meta.is_file() && meta.len() == *size && modified(&meta).is_some_and(is_time)
-        }
-        (ItemKind::Directory { .. }, Ok(meta)) => meta.is_dir(),
-        (ItemKind::Symlink { target }, Ok(_)) => {
-            fs::read_link(path).is_ok_and(|found| os_bytes(found.as_os_str()) == *target)
-        }
-    }
-}
-
-fn modified(meta: &Metadata) -> Option<(i64, u32)> {
-    let time = meta.modified().ok()?;
-    Some(match time.duration_since(UNIX_EPOCH) {
-        Ok(after) => (i64::try_from(after.as_secs()).ok()?, after.subsec_nanos()),
-        Err(before) => {
-            let before = before.duration();
-            let secs = i64::try_from(before.as_secs()).ok()?;
-            match before.subsec_nanos() {
-                0 => (-secs, 0),
-                nanos => (-secs - 1, 1_000_000_000 - nanos),
-            }
-        }
-    })
-}
-
-fn time(mtime: (i64, u32)) -> Option<SystemTime> {
+fn time(mtime: (i64, u32)) -> FileTime {
     let (secs, nanos) = mtime;
-    let whole = Duration::from_secs(secs.unsigned_abs());
-    let time = if secs < 0 { UNIX_EPOCH.checked_sub(whole) } else { UNIX_EPOCH.checked_add(whole) };
-    time?.checked_add(Duration::from_nanos(nanos.into()))
-}
-
-fn describe(path: &Path, mode: u32, mtime: (i64, u32)) -> io::Result<()> {
-    if let Some(time) = time(mtime) {
-        // A time can be set only on a file that can be written to.
-        permit(path, mode | 0o600)?;
-        File::options().write(true).open(path)?.set_modified(time)?;
-    }
-    permit(path, mode)
-}
-
-/// Opens a file to set its time, without following a link or blocking.
-#[cfg(unix)]
-fn opened(at: &Path) -> io::Result<File> {
-    use rustix::fs::{Mode, OFlags, open};
-    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    match open(at, how, Mode::empty()) {
-        Err(rustix::io::Errno::ACCESS) => {
-            // The owner may not read the file, but may grant itself that for this moment.
-            set_mode(at, mode_of(&at.symlink_metadata()?) | 0o400)?;
-            Ok(open(at, how, Mode::empty())?.into())
-        }
-        file => Ok(file?.into()),
-    }
-}
-
-#[cfg(not(unix))]
-fn opened(at: &Path) -> io::Result<File> {
-    File::options().write(true).open(at)
-}
-
-/// Sets the permission bits that are exchanged.
-fn permit(path: &Path, mode: u32) -> io::Result<()> {
-    let others = mode_of(&path.symlink_metadata()?) & !EXCHANGED_MODES;
-    set_mode(path, others | (mode & EXCHANGED_MODES))
-}
-
-#[cfg(unix)]
-pub(super) fn link(target: &Path, at: &Path) -> io::Result<()> {
-    std::os::unix::fs::symlink(target, at)
-}
-
-#[cfg(not(unix))]
-pub(super) fn link(_target: &Path, _at: &Path) -> io::Result<()> {
-    Err(io::ErrorKind::Unsupported.into())
-}
-
-/// Removes a directory; false if it is not empty.
-fn remove_directory(path: &Path) -> io::Result<bool> {
-    match fs::remove_dir(path) {
-        Ok(()) => Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(true),
-        Err(e) if e.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(false),
-        Err(e) => Err(e),
-    }
-}
-
-/// Renames to a free name; false if that is taken.
-pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<bool> {
-    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
-    {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-            Ok(()) => return Ok(true),
-            Err(rustix::io::Errno::EXIST) => return Ok(false),
-            // Some file systems lack the flag: check first instead.
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
-            Err(e) => return Err(e.into()),
-        }
-    }
-    if to.symlink_metadata().is_ok() {
-        return Ok(false);
-    }
-    fs::rename(from, to).map(|()| true)
-}
-
-/// Exchanges the names of two files; `third` is a free name.
-pub(super) fn exchange(one: &Path, other: &Path, third: &Path) -> io::Result<()> {
-    #[cfg(any(target_os = "linux", target_vendor = "apple"))]
-    {
-        use rustix::fs::{CWD, RenameFlags, renameat_with};
-        match renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE) {
-            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {}
-            done => return Ok(done?),
-        }
-    }
-    // Without the system call, the name is free for a moment.
-    fs::rename(other, third)?;
-    fs::rename(one, other)?;
-    fs::rename(third, one)
+    FileTime { secs, nanos }
 }
 
 #[cfg(test)]

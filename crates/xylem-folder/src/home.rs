@@ -2,7 +2,6 @@
 //! roles.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +10,7 @@ use xylem_base::{Blame, Failure, NoRandomness};
 use xylem_files::ours::OWN;
 use xylem_keys::KeyFileError;
 use xylem_object::{PublisherId, PublisherKey, Ticket};
-use xylem_store::{Clobber, create_dirs, write_atomically};
+use xylem_store::{Clobber, FileRef, create_dirs, write_atomically};
 
 use super::certified::RoleSchema;
 use super::error::{FolderError, at};
@@ -153,7 +152,7 @@ pub struct LastRun {
 /// A store's state of one folder in step.
 #[derive(Debug)]
 pub struct SyncHome {
-    files: OwnFiles,
+    pub(super) files: OwnFiles,
     dir: PathBuf,
     /// The group, and the member that invited this one; for a founder, the founder itself.
     pub invitation: Invitation,
@@ -227,7 +226,7 @@ impl SyncHome {
             }
         }
         // Fails if another process, of any store, keeps the folder in step.
-        let locked = mark::lock(folder)?;
+        let locked = mark::lock(&files, folder)?;
         create_dirs(files.medium(), &dir.join(ROLES)).map_err(FolderError::from)?;
         mark::note_folder(&files, &dir, folder)?;
         let key = PublisherKey::from_bytes(&xylem_keys::load_or_create(&dir.join(KEY))?).public();
@@ -270,14 +269,10 @@ impl SyncHome {
     ///
     /// # Errors
     /// Another process holds it.
-    pub fn lock(&self, folder: &Path) -> Result<File, HomeError> {
+    pub fn lock(&self, folder: &Path) -> Result<FileRef, HomeError> {
         let path = self.dir.join("lock");
-        let file = File::create(&path).map_err(at(&path))?;
-        match file.try_lock() {
-            Ok(()) => Ok(file),
-            Err(TryLockError::WouldBlock) => Err(HomeError::Busy(folder.to_path_buf())),
-            Err(TryLockError::Error(e)) => Err(at(&path)(e).into()),
-        }
+        let held = self.files.try_lock(&path).map_err(at(&path))?;
+        held.ok_or_else(|| HomeError::Busy(folder.to_path_buf()))
     }
 
     /// Takes the folder's own lock, which processes of all stores share, and marks the folder. From now on its state is
@@ -285,7 +280,7 @@ impl SyncHome {
     ///
     /// # Errors
     /// [`HomeError::Busy`]: another process holds the lock. The system's.
-    pub fn claim(&self, folder: &Path) -> Result<File, HomeError> {
+    pub fn claim(&self, folder: &Path) -> Result<FileRef, HomeError> {
         mark::claim(&self.files, &self.dir, folder)
     }
 
@@ -557,14 +552,8 @@ impl SyncHome {
     }
 
     /// Takes the lock for changes of the list, so that no concurrent change is lost.
-    fn lock_roles(&self) -> Result<File, HomeError> {
-        let path = self.dir.join(ROLES_LOCK);
-        let file = File::create(&path).map_err(at(&path))?;
-        match file.lock() {
-            // On a file system without locks, concurrent writers are not expected.
-            Err(e) if e.kind() != io::ErrorKind::Unsupported => Err(at(&path)(e).into()),
-            _ => Ok(file),
-        }
+    fn lock_roles(&self) -> Result<FileRef, HomeError> {
+        Ok(self.files.lock(&self.dir.join(ROLES_LOCK))?)
     }
 
     /// Stores the roles.

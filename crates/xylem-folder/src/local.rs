@@ -1,19 +1,17 @@
 //! [`SyncFolder`]: one member's folder on disk, and its stored index.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs;
 use std::io;
 use std::iter::Peekable;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
-use xylem_base::os_path;
+use xylem_base::{FileMedium, os_path};
 use xylem_files::ListedFiles;
 use xylem_files::ours::OWN;
 use xylem_hash::Hash;
 use xylem_object::listing::{Entry, EntryKind};
-use xylem_store::{DiskAttributes, ObjectPart, Store, StoreError};
+use xylem_store::{DiskAttributes, Medium, ObjectPart, Store, StoreError};
 use xylem_tree::SegmentSize;
 
 use super::attributes::{AttributeScan, SeenAttributes};
@@ -22,9 +20,9 @@ use super::heard::MAX_MEMBERS;
 use super::index::{Index, IndexError, IndexItem, ItemKind, Names, StateHasher};
 use super::merge::{Plan, merge};
 use super::obstacles::{ObstacleKind, Obstacles};
-use super::own_files::replace;
+use super::own_files::OwnFiles;
 use super::pacing::{FileLooks, MAX_FOLLOWED, Pacing, file_looks};
-use super::place::{DiskTraits, Parents, within};
+use super::place::{DiskTraits, NEW_DIRECTORY, Parents, is_directory, within};
 use super::rules::{FolderRules, RulesNews};
 use super::stored::{Entries, IndexSource, IndexWriter, StoredIndex, newest};
 use super::trash::Trash;
@@ -47,6 +45,8 @@ const PENDING: &str = "pending";
 
 /// One member's folder, its index, rules and obstacles.
 pub struct SyncFolder {
+    /// Through it goes every access to the folder and to its state.
+    pub(super) medium: FileMedium,
     pub(super) root: PathBuf,
     kept: PathBuf,
     pub(super) me: MemberId,
@@ -129,39 +129,48 @@ impl LastScan {
     }
 
     /// Looks up how the files at these paths looked.
-    pub(super) fn plan<'a>(&mut self, folder: &Path, files: impl Iterator<Item = &'a Vec<u8>>) {
+    pub(super) fn plan<'a>(
+        &mut self,
+        medium: &FileMedium,
+        folder: &Path,
+        files: impl Iterator<Item = &'a Vec<u8>>,
+    ) {
         self.plan.clear();
         let Some((store, root)) = &self.of else { return };
         let untouched = files.filter(|path| !self.touched.contains(*path));
         let wanted: BTreeSet<&[u8]> = untouched.map(Vec::as_slice).collect();
-        if let (false, Ok(store)) = (wanted.is_empty(), Store::open(xylem_base::disk(), store)) {
+        if let (false, Ok(store)) = (wanted.is_empty(), Store::open(medium.shared(), store)) {
             self.plan = xylem_publish::recorded_looks(&store, folder, root, &wanted);
         }
     }
 
     /// Returns whether a file still has the change time that the scan noted. Size and modification time may be the same
     /// after a write; no program can set the change time.
-    pub(super) fn is_untouched(&self, path: &[u8], at: &Path) -> bool {
+    pub(super) fn is_untouched(&self, medium: &dyn Medium, path: &[u8], at: &Path) -> bool {
         let seen = self.plan.get(path).filter(|_| !self.touched.contains(path));
-        seen.is_none_or(|seen| {
-            xylem_base::disk().metadata(at).map_or(true, |meta| meta.ctime == seen.ctime)
-        })
+        seen.is_none_or(|seen| medium.metadata(at).map_or(true, |meta| meta.ctime == seen.ctime))
     }
 }
 
 impl SyncFolder {
-    /// Opens the folder at `root`, with its state in the directory `kept`. `me` is the member that owns it, and `name`
+    /// Opens the folder at `root` on `medium`, with its state in the directory `kept`. `me` is the member that owns it, and `name`
     /// that member's display name.
     ///
     /// # Errors
     /// See [`FolderError`].
-    pub fn open(root: &Path, kept: &Path, me: MemberId, name: &str) -> Result<Self, FolderError> {
-        let stored = open_index(root, kept)?;
-        let pending = pending(&kept.join(PENDING))?;
+    pub fn open(
+        medium: &FileMedium,
+        root: &Path,
+        kept: &Path,
+        me: MemberId,
+        name: &str,
+    ) -> Result<Self, FolderError> {
+        let stored = open_index(medium, root, kept)?;
+        let pending = pending(medium, &kept.join(PENDING))?;
         let own = root.join(OWN);
         if stored.is_empty() {
-            fs::create_dir_all(&own).map_err(at(&own))?;
-            mark(&own, kept)?;
+            create_own(&**medium, &own)?;
+            mark(medium, &own, kept)?;
         }
         let mut newest_own = 0;
         for entry in stored.entries()? {
@@ -169,11 +178,12 @@ impl SyncFolder {
         }
         let mut names = stored.names().clone();
         names.insert(me, name.to_owned());
-        let (rules, changes) = (FolderRules::of(root, kept), BTreeMap::new());
+        let (rules, changes) = (FolderRules::of(medium, root, kept), BTreeMap::new());
         let state_as_held = stored.state();
         let (root, kept) = (root.to_path_buf(), kept.to_path_buf());
-        let trash = Trash::none(&own);
+        let trash = Trash::none(medium, &own);
         let folder = Self {
+            medium: medium.clone(),
             root,
             kept,
             me,
@@ -212,16 +222,20 @@ impl SyncFolder {
     /// # Errors
     /// [`FolderError::NotThere`].
     pub fn check_there(&self) -> Result<(), FolderError> {
-        let own = self.root.join(OWN);
-        match own.symlink_metadata() {
-            Ok(meta) if meta.is_dir() => Ok(()),
-            _ => Err(FolderError::NotThere(self.root.clone())),
+        match is_directory(&*self.medium, &self.root.join(OWN)) {
+            true => Ok(()),
+            false => Err(FolderError::NotThere(self.root.clone())),
         }
     }
 
     /// Returns a hash of the folder's paths and versions; see [`Index::state`].
     pub fn state(&self) -> Hash {
         self.stored.state()
+    }
+
+    /// Returns the medium that has the folder.
+    pub fn medium(&self) -> &FileMedium {
+        &self.medium
     }
 
     /// Returns the path of a file in the folder's own directory.
@@ -262,7 +276,7 @@ impl SyncFolder {
     /// Returns whether a change at this path needs no scan: the path is left out by the rules, or held until
     /// [`SyncFolder::held_until`].
     pub fn needs_no_scan(&self, path: &[u8]) -> bool {
-        let is_directory = || self.root.join(os_path(path)).is_dir();
+        let is_directory = || is_directory(&*self.medium, &self.root.join(os_path(path)));
         !self.rules.are_in(path)
             && (self.pacing.is_held(path) || self.rules.leaves_out(path, is_directory()))
     }
@@ -270,9 +284,9 @@ impl SyncFolder {
     /// Returns the files that keep changing and are not to be sent now, and notes each as an obstacle. The notes stay
     /// until the next scan is over.
     pub fn hold(&mut self, now_ms: u64) -> Arc<BTreeSet<Vec<u8>>> {
-        let root = &self.root;
+        let (medium, root) = (&*self.medium, &self.root);
         let before = self.pacing.held().clone();
-        let held = self.pacing.hold(&|path| look(&root.join(os_path(path))), now_ms);
+        let held = self.pacing.hold(&|path| look(medium, &root.join(os_path(path))), now_ms);
         for path in held.difference(&before) {
             let why = "it keeps changing, and is sent from time to time";
             self.obstacles.note(path, ObstacleKind::Busy, why.to_owned(), now_ms);
@@ -287,7 +301,7 @@ impl SyncFolder {
 
     /// Records that a file changed while it was read: it is held like one that was sent repeatedly.
     pub fn hold_unstable(&mut self, path: &[u8], why: String, now_ms: u64) {
-        if let Some(looks) = look(&self.root.join(os_path(path))) {
+        if let Some(looks) = look(&*self.medium, &self.root.join(os_path(path))) {
             self.pacing.unstable(path, looks, now_ms);
             self.obstacles.note(path, ObstacleKind::Busy, why, now_ms);
         }
@@ -325,8 +339,8 @@ impl SyncFolder {
             // They could not be written before, for example because the disk was full.
             self.write_changes()?;
         }
-        self.again = !is_marked(&self.root.join(OWN), &self.kept);
-        let store = Store::open(xylem_base::disk(), store)?;
+        self.again = !is_marked(&self.medium, &self.root.join(OWN), &self.kept);
+        let store = Store::open(self.medium.shared(), store)?;
         // A missing listing is not an empty folder, which the others would take for the removal of all files.
         let file = store.object(root, ObjectPart::Listing)?.ok_or_else(|| {
             StoreError::NotFound { path: store.object_path(root, ObjectPart::Listing) }
@@ -367,23 +381,23 @@ impl SyncFolder {
         self.stored = stock.writer.finish_after(Some(&self.stored))?;
         self.end_attribute_scan(stock.attributes, now_ms);
         for path in stock.sent {
-            if let Some(looks) = look(&self.root.join(os_path(&path))) {
+            if let Some(looks) = look(&*self.medium, &self.root.join(os_path(&path))) {
                 self.pacing.sent(&path, looks, now_ms);
             }
         }
         if std::mem::take(&mut self.again) {
-            mark(&self.root.join(OWN), &self.kept)?;
+            mark(&self.medium, &self.root.join(OWN), &self.kept)?;
         }
         self.clear_pending()
     }
 
     /// Looks for [staying](Self::staying) directories that are empty now, or gone: their removal is to be taken over.
     pub(super) fn notice_emptied(&mut self) {
-        let root = &self.root;
+        let (medium, root) = (&*self.medium, &self.root);
         let before = self.staying.len();
         self.staying.retain(|path| {
-            let there = within(root, path, Parents::Exist).and_then(fs::read_dir);
-            there.is_ok_and(|mut entries| entries.next().is_some())
+            let there = within(medium, root, path, Parents::Exist);
+            there.and_then(|at| medium.list_dir(&at)).is_ok_and(|items| !items.is_empty())
         });
         self.uncovered |= self.staying.len() < before;
     }
@@ -425,7 +439,7 @@ impl SyncFolder {
     ) -> (IndexItem, bool) {
         let FoundItem { kind, attributes } = found;
         let mut item = then.unwrap_or_else(IndexItem::none);
-        let keeps_modes = self.habits.keeps_modes(&self.own(""));
+        let keeps_modes = self.habits.keeps_modes(&*self.medium, &self.own(""));
         let as_kept = |then: &ItemKind| match keeps_modes {
             true => kind.clone(),
             false => kind.clone().with_mode_of(then),
@@ -451,10 +465,10 @@ impl SyncFolder {
         let (secs, nanos) = match kind {
             ItemKind::File { mtime, .. } => *mtime,
             ItemKind::Symlink { .. } => {
-                let meta =
-                    within(&self.root, path, Parents::Exist).ok()?.symlink_metadata().ok()?;
-                let since = meta.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
-                return u64::try_from(since.as_millis()).ok();
+                let at = within(&*self.medium, &self.root, path, Parents::Exist).ok()?;
+                let mtime = self.medium.metadata(&at).ok()?.mtime;
+                u64::try_from(mtime.secs).ok()?;
+                (mtime.secs, mtime.nanos)
             }
             ItemKind::Directory { .. } | ItemKind::Gone => return None,
         };
@@ -466,17 +480,19 @@ impl SyncFolder {
     /// cannot be read. `None`: it is missing, but the user is not known to have removed it.
     fn missing(&self, path: &[u8], mut item: IndexItem, time: ScanTime) -> Option<IndexItem> {
         // Each component is checked: what a symbolic link leads to is not the file that was there.
-        let on_disk = within(&self.root, path, Parents::Exist).and_then(|at| at.symlink_metadata());
+        let on_disk = within(&*self.medium, &self.root, path, Parents::Exist);
+        let on_disk = on_disk.and_then(|at| self.medium.metadata(&at));
         let removed = match on_disk {
             // A disk that folds names may show another file.
-            Ok(_) => self.habits.check_exact_name(&self.own(""), &self.root, path).is_err(),
+            Ok(_) => self.keeps_apart(path).is_err(),
             Err(e) => matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory),
         };
         if !removed || self.rules.leaves_out(path, item.kind.is_directory()) {
             return Some(IndexItem { absent: true, ..item });
         }
-        if let Some(then) = self.pending.items.get(path).filter(|then| then.kind.is_gone()) {
-            return Some(then.clone());
+        if let Some(then) = self.pending.items.get(path) {
+            // An earlier run ended while it replaced the path: what is missing was not removed by the user.
+            return then.kind.is_gone().then(|| then.clone());
         }
         // A file that was left out may have disappeared meanwhile; that is no removal for others.
         if self.again || (item.absent && !self.was_obstructed(path)) {
@@ -539,7 +555,8 @@ impl SyncFolder {
         if all.is_empty() {
             return Ok(());
         }
-        let mut writer = IndexWriter::new(&self.kept.join(PENDING), b"", &Names::new())?;
+        let mut writer =
+            IndexWriter::new(&self.medium, &self.kept.join(PENDING), b"", &Names::new())?;
         for (path, item) in all {
             writer.push(path, item)?;
         }
@@ -556,7 +573,12 @@ impl SyncFolder {
     }
 
     fn write_changes(&mut self) -> Result<(), FolderError> {
-        let mut writer = IndexWriter::new(&self.kept.join(INDEX), &self.stored.about, &self.names)?;
+        let mut writer = IndexWriter::new(
+            &self.medium,
+            &self.kept.join(INDEX),
+            &self.stored.about,
+            &self.names,
+        )?;
         let mut changes = self.changes.iter().peekable();
         for entry in self.stored.entries()? {
             let (path, item) = entry?;
@@ -578,7 +600,7 @@ impl SyncFolder {
 
     fn clear_pending(&mut self) -> Result<(), FolderError> {
         self.pending = Index::default();
-        match fs::remove_file(self.kept.join(PENDING)) {
+        match self.medium.remove_file(&self.kept.join(PENDING)) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => Err(at(&self.kept)(e)),
             _ => Ok(()),
         }
@@ -620,7 +642,7 @@ struct IndexUpdate {
 
 impl IndexUpdate {
     fn begin(path: &Path, about: &[u8], of: &SyncFolder) -> Result<Self, FolderError> {
-        let writer = IndexWriter::new(path, about, &of.names)?;
+        let writer = IndexWriter::new(&of.medium, path, about, &of.names)?;
         let (state, attributes) = (StateHasher::default(), AttributeScan::default());
         let (me, newest_own) = (of.me, 0);
         Ok(Self { writer, me, newest_own, state, sent: Vec::new(), uncovered: false, attributes })
@@ -640,21 +662,33 @@ impl IndexUpdate {
 }
 
 /// Returns how the file at a path looks; `None` if there is no file.
-fn look(path: &Path) -> Option<FileLooks> {
-    file_looks(&xylem_base::disk().metadata(path).ok()?)
+fn look(medium: &dyn Medium, path: &Path) -> Option<FileLooks> {
+    file_looks(&medium.metadata(path).ok()?)
+}
+
+/// Makes the folder's own directory, and the folder, if they do not exist.
+fn create_own(medium: &dyn Medium, own: &Path) -> Result<(), FolderError> {
+    let missing: Vec<&Path> =
+        own.ancestors().take_while(|dir| medium.metadata(dir).is_err()).collect();
+    for dir in missing.into_iter().rev() {
+        medium.create_dir(dir, NEW_DIRECTORY).map_err(at(dir))?;
+    }
+    Ok(())
 }
 
 /// Marks the folder as the one that belongs to the state directory.
-fn mark(own: &Path, kept: &Path) -> Result<(), FolderError> {
+fn mark(medium: &FileMedium, own: &Path, kept: &Path) -> Result<(), FolderError> {
     let id = xylem_base::random::<32>().map_err(|e| at(own)(io::Error::other(e.to_string())))?;
     // If only one of the two markers is written, missing files are fetched again.
+    let files = OwnFiles::of(medium);
     [kept, own]
         .iter()
-        .try_for_each(|dir| replace(&dir.join(MARKER), xylem_base::hex(&id).as_bytes()))
+        .try_for_each(|dir| files.replace(&dir.join(MARKER), xylem_base::hex(&id).as_bytes()))
 }
 
-fn is_marked(own: &Path, kept: &Path) -> bool {
-    let id = |dir: &Path| fs::read(dir.join(MARKER)).ok().filter(|id| id.len() == 64);
+fn is_marked(medium: &FileMedium, own: &Path, kept: &Path) -> bool {
+    let files = OwnFiles::of(medium);
+    let id = |dir: &Path| files.bytes(&dir.join(MARKER), 65).ok()?.filter(|id| id.len() == 64);
     id(own).is_some_and(|is| id(kept) == Some(is))
 }
 
@@ -665,18 +699,18 @@ fn published_name(number: u64) -> String {
 
 /// Opens the stored index of the folder `root`. A damaged one is restored from the newest published copy, which has the
 /// same versions. Without versions, every later change of any member would be a conflict.
-fn open_index(root: &Path, kept: &Path) -> Result<StoredIndex, FolderError> {
+fn open_index(medium: &FileMedium, root: &Path, kept: &Path) -> Result<StoredIndex, FolderError> {
     let path = kept.join(INDEX);
-    match StoredIndex::open(&path) {
+    match StoredIndex::open(medium, &path) {
         Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
-            IndexWriter::new(&path, b"", &Names::new())?.finish()
+            IndexWriter::new(medium, &path, b"", &Names::new())?.finish()
         }
         Err(e @ FolderError::Index { why: IndexError::Old, .. }) => Err(e),
         Err(e @ FolderError::Index { .. }) => {
             let copies =
                 (0..PUBLISHED_INDEXES).map(|number| root.join(OWN).join(published_name(number)));
-            newest(copies).ok_or(e)?.copy(&path)?;
-            StoredIndex::open(&path)
+            newest(medium, copies).ok_or(e)?.copy(&path)?;
+            StoredIndex::open(medium, &path)
         }
         known => known,
     }
@@ -684,8 +718,8 @@ fn open_index(root: &Path, kept: &Path) -> Result<StoredIndex, FolderError> {
 
 /// Reads what an earlier run was about to put in place. If that record is damaged, files that the run did put in place
 /// count as changes of this member; their content is the same as that of other members.
-fn pending(path: &Path) -> Result<Index, FolderError> {
-    let items = StoredIndex::open(path).and_then(|stored| stored.entries()?.collect());
+fn pending(medium: &FileMedium, path: &Path) -> Result<Index, FolderError> {
+    let items = StoredIndex::open(medium, path).and_then(|stored| stored.entries()?.collect());
     match items {
         Ok(items) => Ok(Index { items, names: Names::new() }),
         Err(FolderError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {

@@ -2,16 +2,17 @@
 //! folder that was moved therefore remains the same member. A copied folder, or a folder of another store, does not
 //! silently begin another group.
 
-use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
 use xylem_base::{os_bytes, os_path};
 use xylem_files::ours::OWN;
+use xylem_store::{FileRef, OpenHow};
 
 use super::error::at;
 use super::home::{GROUP, HomeError};
 use super::own_files::OwnFiles;
+use super::place::is_directory;
 
 /// File in the folder's [own directory](OWN) that names the state directory.
 pub(super) const MARK: &str = "home";
@@ -39,7 +40,7 @@ enum FolderMark {
 
 fn read_mark(files: &OwnFiles, folder: &Path) -> Result<FolderMark, HomeError> {
     let own = folder.join(OWN);
-    if !own.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+    if !is_directory(files.medium(), &own) {
         return Ok(FolderMark::None);
     }
     let Some(text) = files.bytes(&own.join(MARK), 256)? else { return Ok(FolderMark::None) };
@@ -147,16 +148,16 @@ pub(super) fn note_folder(files: &OwnFiles, dir: &Path, folder: &Path) -> Result
 ///
 /// # Errors
 /// [`HomeError::Busy`]; the system's.
-pub(super) fn lock(folder: &Path) -> Result<Option<File>, HomeError> {
+pub(super) fn lock(files: &OwnFiles, folder: &Path) -> Result<Option<FileRef>, HomeError> {
     let path = folder.join(OWN).join(LOCK);
-    let file = match File::options().create(true).truncate(false).write(true).open(&path) {
+    let file = match files.medium().open(&path, OpenHow::Create { mode: 0o666 }) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
         file => file.map_err(at(&path))?,
     };
     match file.try_lock() {
-        Err(TryLockError::WouldBlock) => Err(HomeError::Busy(folder.to_path_buf())),
+        Ok(false) => Err(HomeError::Busy(folder.to_path_buf())),
         // A file system without locks excludes no other process.
-        Err(TryLockError::Error(_)) | Ok(()) => Ok(Some(file)),
+        Err(_) | Ok(true) => Ok(Some(FileRef::new(file, path))),
     }
 }
 
@@ -174,8 +175,8 @@ pub(super) fn write(files: &OwnFiles, dir: &Path, folder: &Path) -> Result<(), H
 ///
 /// # Errors
 /// [`HomeError::Busy`]; the system's.
-pub(super) fn claim(files: &OwnFiles, dir: &Path, folder: &Path) -> Result<File, HomeError> {
-    let file = lock(folder)?;
+pub(super) fn claim(files: &OwnFiles, dir: &Path, folder: &Path) -> Result<FileRef, HomeError> {
+    let file = lock(files, folder)?;
     let file = file.ok_or_else(|| at(folder)(io::ErrorKind::NotFound.into()))?;
     write(files, dir, folder)?;
     Ok(file)
@@ -212,7 +213,7 @@ mod tests {
         }
 
         /// Opens and claims a folder, as `xylem sync` does at its start.
-        fn run(&self, folder: &Path) -> (SyncHome, File) {
+        fn run(&self, folder: &Path) -> (SyncHome, FileRef) {
             let home = SyncHome::open(&self.store, folder, None).unwrap();
             let lock = home.claim(folder).unwrap();
             (home, lock)

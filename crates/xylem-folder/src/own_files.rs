@@ -1,6 +1,6 @@
 //! [`OwnFiles`]: the small files that a store keeps for a folder in step. Each begins with the hash of its content, so
-//! that a damaged file is not taken for a missing one. All access goes through the [medium](xylem_base::disk()) of the
-//! process.
+//! that a damaged file is not taken for a missing one. All access goes through one
+//! [medium](xylem_base::FileMedium).
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::fmt;
@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use xylem_base::disk;
+use xylem_base::{FileMedium, disk};
 use xylem_store::{Clobber, FileRef, Medium, OpenHow, write_atomically};
 
 use super::error::{FolderError, at};
@@ -17,17 +17,10 @@ use super::error::{FolderError, at};
 pub(super) const ROLES: &str = "roles";
 /// First bytes of a file, before the hash of the rest.
 const MAGIC: &[u8; 18] = b"xylem sync kept 1\n";
+/// Permission bits of a lock file, before the umask.
+const LOCK_MODE: u32 = 0o666;
 /// Most bytes of a file: more than the statements of all members take.
 const MAX_FILE: u64 = 32 << 20;
-
-/// Replaces a file atomically and durably: at every moment it has the old or the new content, and the new content is on
-/// the disk when this returns.
-///
-/// # Errors
-/// The system's.
-pub(super) fn replace(path: &Path, bytes: &[u8]) -> Result<(), FolderError> {
-    OwnFiles::on_disk().replace(path, bytes)
-}
 
 /// State of a file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +72,11 @@ impl OwnFiles {
         Self(disk())
     }
 
+    /// Uses the medium of a folder.
+    pub(super) fn of(medium: &FileMedium) -> Self {
+        Self(medium.shared())
+    }
+
     #[cfg(test)]
     pub(super) fn on(medium: impl Medium + 'static) -> Self {
         Self(Arc::new(medium))
@@ -105,6 +103,23 @@ impl OwnFiles {
         let got = file.read_full(&mut bytes, 0)?;
         bytes.truncate(got);
         Ok(Some(bytes))
+    }
+
+    /// Takes the lock of a file, which is made if it does not exist: until the returned file is dropped. `None` if
+    /// another process holds it.
+    pub(super) fn try_lock(&self, path: &Path) -> Result<Option<FileRef>, io::Error> {
+        let file = self.0.open(path, OpenHow::Create { mode: LOCK_MODE })?;
+        Ok(file.try_lock()?.then(|| FileRef::new(file, path)))
+    }
+
+    /// As [`Self::try_lock`], but waits for the lock. On a file system without locks, concurrent writers are not
+    /// expected.
+    pub(super) fn lock(&self, path: &Path) -> Result<FileRef, FolderError> {
+        let file = self.0.open(path, OpenHow::Create { mode: LOCK_MODE }).map_err(at(path))?;
+        match file.lock() {
+            Err(e) if e.kind() != io::ErrorKind::Unsupported => Err(at(path)(e)),
+            _ => Ok(FileRef::new(file, path)),
+        }
     }
 
     pub(super) fn is_there(&self, path: &Path) -> Result<bool, FolderError> {

@@ -4,11 +4,11 @@
 use std::cell::{OnceCell, RefCell};
 use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
-use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use xylem_base::os_path;
+use xylem_base::{FileMedium, os_path};
+use xylem_store::{Clobber, FileKind, Medium, OpenHow};
 
 /// Permissions with which an owner may list a directory and change its entries.
 const OWNER: u32 = 0o700;
@@ -16,6 +16,10 @@ const OWNER: u32 = 0o700;
 /// form.
 const TRIED: &str = "tried-\u{e9}";
 const SAME: [&str; 2] = ["TRIED-\u{e9}", "tried-e\u{301}"];
+/// Permission bits of a new file, before the umask.
+const NEW_FILE: u32 = 0o666;
+/// Permission bits of a new directory, before the umask.
+pub(super) const NEW_DIRECTORY: u32 = 0o777;
 /// Permissions that no disk gives to a file by default.
 const ODD: u32 = 0o610;
 
@@ -32,7 +36,12 @@ pub(super) enum Parents {
 ///
 /// # Errors
 /// A parent is something else than a directory, a symbolic link included; or it is missing or cannot be created.
-pub(super) fn within(root: &Path, path: &[u8], parents: Parents) -> io::Result<PathBuf> {
+pub(super) fn within(
+    medium: &dyn Medium,
+    root: &Path,
+    path: &[u8],
+    parents: Parents,
+) -> io::Result<PathBuf> {
     let whole = os_path(path);
     let mut at = root.to_path_buf();
     let mut components = whole.components().peekable();
@@ -41,11 +50,11 @@ pub(super) fn within(root: &Path, path: &[u8], parents: Parents) -> io::Result<P
         if components.peek().is_none() {
             break;
         }
-        match at.symlink_metadata() {
-            Ok(meta) if meta.is_dir() => {}
+        match medium.metadata(&at) {
+            Ok(meta) if meta.kind == FileKind::Directory => {}
             Ok(_) => return Err(io::ErrorKind::NotADirectory.into()),
             Err(e) if e.kind() == io::ErrorKind::NotFound && parents == Parents::Create => {
-                fs::create_dir(&at)?;
+                medium.create_dir(&at, NEW_DIRECTORY)?;
             }
             Err(e) => return Err(e),
         }
@@ -54,11 +63,14 @@ pub(super) fn within(root: &Path, path: &[u8], parents: Parents) -> io::Result<P
 }
 
 /// Parent directories that deny their owner to list or change them. While this value lives, the owner may.
-pub(super) struct UnlockedParents(Vec<(PathBuf, u32)>);
+pub(super) struct UnlockedParents {
+    medium: FileMedium,
+    all: Vec<(PathBuf, u32)>,
+}
 
 impl UnlockedParents {
-    pub(super) fn on_the_way(root: &Path, path: &[u8]) -> io::Result<Self> {
-        let mut all = Self(Vec::new());
+    pub(super) fn on_the_way(medium: &FileMedium, root: &Path, path: &[u8]) -> io::Result<Self> {
+        let mut unlocked = Self { medium: medium.clone(), all: Vec::new() };
         let (whole, mut at) = (os_path(path), root.to_path_buf());
         let mut components = whole.components().peekable();
         while let Some(component) = components.next() {
@@ -66,53 +78,42 @@ impl UnlockedParents {
             if components.peek().is_none() {
                 break;
             }
-            match at.symlink_metadata() {
-                Ok(meta) if meta.is_dir() => {
-                    let mode = mode_of(&meta);
-                    if mode & OWNER != OWNER {
-                        set_mode(&at, mode | OWNER)?;
-                        all.0.push((at.clone(), mode));
+            match medium.metadata(&at) {
+                Ok(meta) if meta.kind == FileKind::Directory => {
+                    if meta.mode & OWNER != OWNER {
+                        medium.set_mode(&at, meta.mode | OWNER)?;
+                        unlocked.all.push((at.clone(), meta.mode));
                     }
                 }
                 _ => break,
             }
         }
-        Ok(all)
+        Ok(unlocked)
     }
 }
 
 impl Drop for UnlockedParents {
     fn drop(&mut self) {
-        for (path, mode) in self.0.iter().rev() {
-            if path.symlink_metadata().is_ok_and(|meta| meta.is_dir()) {
+        for (path, mode) in self.all.iter().rev() {
+            if is_directory(&*self.medium, path) {
                 // A mode that cannot be restored is seen as a change at the next scan.
-                let _ = set_mode(path, *mode);
+                let _ = self.medium.set_mode(path, *mode);
             }
         }
     }
 }
 
-/// Returns all permission bits, set-user-id, set-group-id and sticky included.
-#[cfg(unix)]
-pub(super) fn mode_of(meta: &fs::Metadata) -> u32 {
-    use std::os::unix::fs::PermissionsExt;
-    meta.permissions().mode() & 0o7777
+/// Returns whether a directory is here; a symbolic link to one is none.
+pub(super) fn is_directory(medium: &dyn Medium, path: &Path) -> bool {
+    medium.metadata(path).is_ok_and(|meta| meta.kind == FileKind::Directory)
 }
 
-#[cfg(not(unix))]
-pub(super) fn mode_of(_meta: &fs::Metadata) -> u32 {
-    OWNER
-}
-
-#[cfg(unix)]
-pub(super) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
-}
-
-#[cfg(not(unix))]
-pub(super) fn set_mode(_path: &Path, _mode: u32) -> io::Result<()> {
-    Ok(())
+/// Renames to a free name; false if that is taken.
+pub(super) fn rename_new(medium: &dyn Medium, from: &Path, to: &Path) -> io::Result<bool> {
+    match medium.rename(from, to, Clobber::Never) {
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        renamed => renamed.map(|()| true),
+    }
 }
 
 /// How a folder's disk treats names and permissions.
@@ -133,13 +134,14 @@ struct ProbeResult {
 
 impl DiskTraits {
     /// Probes the disk in the directory `own`, once.
-    fn probe(&self, own: &Path) -> ProbeResult {
+    fn probe(&self, medium: &dyn Medium, own: &Path) -> ProbeResult {
         *self.found.get_or_init(|| {
             let at = own.join(TRIED);
-            let tried = File::create(&at).and_then(|_| set_mode(&at, ODD));
-            let mode = at.symlink_metadata().map(|meta| mode_of(&meta));
-            let folds = SAME.iter().any(|name| own.join(name).symlink_metadata().is_ok());
-            let _ = fs::remove_file(&at);
+            let tried = medium.open(&at, OpenHow::Create { mode: NEW_FILE });
+            let tried = tried.and_then(|_| medium.set_mode(&at, ODD));
+            let mode = medium.metadata(&at).map(|meta| meta.mode);
+            let folds = SAME.iter().any(|name| medium.metadata(&own.join(name)).is_ok());
+            let _ = medium.remove_file(&at);
             // If the probe fails, no file can be changed there either.
             let keeps_modes = tried.is_err() || mode.is_ok_and(|mode| mode == ODD);
             ProbeResult { folds, keeps_modes: cfg!(unix) && keeps_modes }
@@ -147,8 +149,8 @@ impl DiskTraits {
     }
 
     /// Returns whether the disk of `own` keeps permissions as they are set.
-    pub(super) fn keeps_modes(&self, own: &Path) -> bool {
-        self.probe(own).keeps_modes
+    pub(super) fn keeps_modes(&self, medium: &dyn Medium, own: &Path) -> bool {
+        self.probe(medium, own).keeps_modes
     }
 
     /// Forgets the names that were listed.
@@ -160,15 +162,21 @@ impl DiskTraits {
     ///
     /// # Errors
     /// The disk takes another name for the same; the system's.
-    pub(super) fn check_exact_name(&self, own: &Path, root: &Path, path: &[u8]) -> io::Result<()> {
-        if !self.probe(own).folds {
+    pub(super) fn check_exact_name(
+        &self,
+        medium: &dyn Medium,
+        own: &Path,
+        root: &Path,
+        path: &[u8],
+    ) -> io::Result<()> {
+        if !self.probe(medium, own).folds {
             return Ok(());
         }
         let (whole, mut at) = (os_path(path), root.to_path_buf());
         for component in whole.components() {
             let dir = at.clone();
             at.push(component);
-            match at.symlink_metadata() {
+            match medium.metadata(&at) {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
                 Err(e) => return Err(e),
                 Ok(_) => {}
@@ -180,8 +188,8 @@ impl DiskTraits {
             if is_known(&self.names.borrow()) {
                 continue;
             }
-            let names = fs::read_dir(&dir)?.map(|entry| entry.map(|entry| entry.file_name()));
-            let names: HashSet<OsString> = names.collect::<io::Result<_>>()?;
+            let names = medium.list_dir(&dir)?.into_iter().map(|item| item.name);
+            let names: HashSet<OsString> = names.collect();
             let other = (!names.contains(name)).then(|| alike(&names, &name.to_string_lossy()));
             self.names.borrow_mut().insert(dir, names);
             if let Some(other) = other {

@@ -109,8 +109,9 @@ impl SyncFolder {
     /// Returns the bytes that are free on the folder's disk, less what writing its indexes takes; `None` if that is
     /// unknown.
     pub fn room(&self) -> Option<u64> {
-        let index = self.own("index-0").metadata().map_or(0, |meta| meta.len());
-        let free = xylem_base::disk().free_bytes(&self.root).ok().flatten()?;
+        let index = self.medium.metadata(&self.own("index-0"));
+        let index = index.map_or(0, |meta| meta.size);
+        let free = self.medium.free_bytes(&self.root).ok().flatten()?;
         Some(free.saturating_sub(index.saturating_mul(2)))
     }
 

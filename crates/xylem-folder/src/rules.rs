@@ -7,20 +7,20 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use xylem_base::os_bytes;
+use xylem_base::{FileMedium, os_bytes};
 use xylem_files::ours::{IGNORE_FILE, folds_to, is_members_own};
 use xylem_files::{Exclusion, RulesError, read_rules};
 use xylem_hash::Hash;
 use xylem_object::listing;
+use xylem_store::{FileKind, FileRef, OpenHow, create_dirs};
 
 use super::error::{FolderError, at};
 use super::index::IndexItem;
-use super::own_files::{ROLES, replace};
+use super::own_files::{OwnFiles, ROLES};
 use super::place::{Parents, within};
 
 /// Looks up the known item of a path in the folder.
@@ -116,6 +116,7 @@ enum RuleLine {
 
 /// The rules of one folder.
 pub(super) struct FolderRules {
+    medium: FileMedium,
     root: PathBuf,
     kept: PathBuf,
     exclusion: Exclusion,
@@ -126,10 +127,11 @@ pub(super) struct FolderRules {
 }
 
 impl FolderRules {
-    pub(super) fn of(root: &Path, kept: &Path) -> Self {
+    pub(super) fn of(medium: &FileMedium, root: &Path, kept: &Path) -> Self {
+        let medium = medium.clone();
         let (root, kept) = (root.to_path_buf(), kept.to_path_buf());
         let exclusion = Exclusion::none().in_step();
-        Self { root, kept, exclusion, lines: None, included: Vec::new() }
+        Self { medium, root, kept, exclusion, lines: None, included: Vec::new() }
     }
 
     /// Returns whether the rules leave a path out of this folder.
@@ -177,14 +179,15 @@ impl FolderRules {
             news.changed = true;
             // The rules apply even if they cannot be stored for the next run now.
             (self.exclusion, self.lines) = (exclusion, Some(lines));
-            replace(&self.kept.join(RULES), text.as_bytes())?;
+            OwnFiles::of(&self.medium).replace(&self.kept.join(RULES), text.as_bytes())?;
         }
         Ok(news)
     }
 
     /// Returns the lines that an earlier run had in force.
     fn before(&self) -> Option<Vec<String>> {
-        read_rules(&fs::read(self.kept.join(RULES)).ok()?).ok()
+        let text = OwnFiles::of(&self.medium).bytes(&self.kept.join(RULES), u64::MAX).ok()??;
+        read_rules(&text).ok()
     }
 
     /// Reads the lines of all files.
@@ -194,7 +197,7 @@ impl FolderRules {
         me: &[u8; 8],
         news: &mut RulesNews,
     ) -> Result<Result<Vec<String>, NoRules>, FolderError> {
-        let own = match own_lines(&self.root) {
+        let own = match self.own_lines() {
             Ok(own) => own,
             Err(why) => return Ok(Err(why)),
         };
@@ -233,7 +236,7 @@ impl FolderRules {
             accepted.insert(path.clone(), kept);
         }
         if accepted != before {
-            keep_accepted(&self.kept, &accepted)?;
+            keep_accepted(&self.medium, &self.kept, &accepted)?;
         }
         Ok(self.in_force(own, &accepted))
     }
@@ -263,28 +266,66 @@ impl FolderRules {
     /// Returns the text of an included file, if it is valid.
     fn included_text(&self, path: &str) -> Result<String, NoRules> {
         // A symbolic link is not followed.
-        let place = within(&self.root, path.as_bytes(), Parents::Exist)?;
-        if !place.symlink_metadata()?.is_file() {
+        let place = within(&*self.medium, &self.root, path.as_bytes(), Parents::Exist)?;
+        if self.medium.metadata(&place)?.kind != FileKind::File {
             return Err(NoRules::NoFile);
         }
-        let text = text_of(&place)?;
+        let text = self.text_of(&place)?;
         read_rules(&text)?;
         String::from_utf8(text).map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e).into())
     }
 
     /// Returns the accepted content of the included files. If it cannot be read, none counts as accepted.
     fn accepted(&self, included: &[String]) -> Accepted {
-        let read = || -> io::Result<Accepted> {
-            let file = fs::File::open(self.kept.join(ROLES).join(ACCEPTED))?;
-            let mut bytes = Vec::new();
-            file.take(MAX_ACCEPTED).read_to_end(&mut bytes)?;
-            Ok(serde_json::from_slice(&bytes)?)
-        };
-        match read() {
-            Ok(accepted) => accepted,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Accepted::new(),
-            Err(_) => included.iter().map(|path| (path.clone(), Included::default())).collect(),
+        let path = self.kept.join(ROLES).join(ACCEPTED);
+        let read = OwnFiles::of(&self.medium).bytes(&path, MAX_ACCEPTED);
+        match read.map(|bytes| bytes.map(|bytes| serde_json::from_slice(&bytes))) {
+            Ok(None) => Accepted::new(),
+            Ok(Some(Ok(accepted))) => accepted,
+            _ => included.iter().map(|path| (path.clone(), Included::default())).collect(),
         }
+    }
+
+    /// Returns the lines of `.xylemignore`; none if there is no such file.
+    fn own_lines(&self) -> Result<Vec<RuleLine>, NoRules> {
+        let path = self.root.join(IGNORE_FILE);
+        match self.medium.metadata(&path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            _ => {}
+        }
+        // A symbolic link to a file is read, as its author expects; a dangling one is an error.
+        let text = self.text_of(&path)?;
+        // The whole file has to be valid, and an error names the line.
+        read_rules(&text)?;
+        let mut lines = Vec::new();
+        for line in text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text).split(|byte| *byte == b'\n')
+        {
+            let path = str::from_utf8(line).ok().and_then(|line| line.strip_prefix(INCLUDE));
+            match path.filter(|path| path.starts_with([' ', '\t'])) {
+                Some(path) => lines.push(RuleLine::Include(include_path(path.trim())?)),
+                None => lines.extend(read_rules(line)?.into_iter().map(RuleLine::Pattern)),
+            }
+        }
+        match included(&lines).len() > MAX_INCLUDED {
+            true => Err(NoRules::TooMany),
+            false => Ok(lines),
+        }
+    }
+
+    /// Returns the text of a file; a symbolic link to one is followed.
+    fn text_of(&self, path: &Path) -> Result<Vec<u8>, NoRules> {
+        let file = FileRef::new(self.medium.open(path, OpenHow::Read)?, path);
+        let meta = file.handle().metadata()?;
+        if meta.kind != FileKind::File {
+            return Err(NoRules::NoFile);
+        }
+        if meta.size > MAX_RULES {
+            return Err(NoRules::TooLarge);
+        }
+        let mut text = vec![0; usize::try_from(meta.size).map_err(|_| NoRules::TooLarge)?];
+        let got = file.read_full(&mut text, 0).map_err(io::Error::other)?;
+        text.truncate(got);
+        Ok(text)
     }
 }
 
@@ -297,39 +338,11 @@ fn is_ours(known: Option<IndexItem>, root: &Hash, me: &[u8; 8]) -> bool {
     }
 }
 
-fn keep_accepted(kept: &Path, accepted: &Accepted) -> Result<(), FolderError> {
+fn keep_accepted(medium: &FileMedium, kept: &Path, accepted: &Accepted) -> Result<(), FolderError> {
     let dir = kept.join(ROLES);
-    fs::create_dir_all(&dir).map_err(at(&dir))?;
+    create_dirs(&**medium, &dir)?;
     let bytes = serde_json::to_vec(accepted).map_err(|e| at(&dir)(e.into()))?;
-    replace(&dir.join(ACCEPTED), &bytes)
-}
-
-/// Returns the lines of `.xylemignore`; none if there is no such file.
-fn own_lines(root: &Path) -> Result<Vec<RuleLine>, NoRules> {
-    let path = root.join(IGNORE_FILE);
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        _ => {}
-    }
-    // A symbolic link to a file is read, as its author expects; a dangling one is an error.
-    if !fs::metadata(&path)?.is_file() {
-        return Err(NoRules::NoFile);
-    }
-    let text = text_of(&path)?;
-    // The whole file has to be valid, and an error names the line.
-    read_rules(&text)?;
-    let mut lines = Vec::new();
-    for line in text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&text).split(|byte| *byte == b'\n') {
-        let path = str::from_utf8(line).ok().and_then(|line| line.strip_prefix(INCLUDE));
-        match path.filter(|path| path.starts_with([' ', '\t'])) {
-            Some(path) => lines.push(RuleLine::Include(include_path(path.trim())?)),
-            None => lines.extend(read_rules(line)?.into_iter().map(RuleLine::Pattern)),
-        }
-    }
-    match included(&lines).len() > MAX_INCLUDED {
-        true => Err(NoRules::TooMany),
-        false => Ok(lines),
-    }
+    OwnFiles::of(medium).replace(&dir.join(ACCEPTED), &bytes)
 }
 
 fn include_path(path: &str) -> Result<String, NoRules> {
@@ -352,18 +365,10 @@ fn included(lines: &[RuleLine]) -> Vec<String> {
     included
 }
 
-fn text_of(path: &Path) -> Result<Vec<u8>, NoRules> {
-    let mut text = Vec::new();
-    fs::File::open(path)?.take(MAX_RULES.saturating_add(1)).read_to_end(&mut text)?;
-    match u64::try_from(text.len()).unwrap_or(u64::MAX) > MAX_RULES {
-        true => Err(NoRules::TooLarge),
-        false => Ok(text),
-    }
-}
-
 /// Effect of accepting included files that other members have changed.
 #[derive(Debug)]
 pub struct RulesChange {
+    medium: FileMedium,
     kept: PathBuf,
     accepted: Accepted,
     /// The files that are put in force.
@@ -381,10 +386,10 @@ impl RulesChange {
     ///
     /// # Errors
     /// The rules are invalid.
-    pub fn waiting(root: &Path, kept: &Path) -> Result<Self, FolderError> {
-        let rules = FolderRules::of(root, kept);
+    pub fn waiting(medium: &FileMedium, root: &Path, kept: &Path) -> Result<Self, FolderError> {
+        let rules = FolderRules::of(medium, root, kept);
         let wrong = |why| FolderError::Rules { path: root.join(IGNORE_FILE), why };
-        let includes = included(&own_lines(root).map_err(wrong)?);
+        let includes = included(&rules.own_lines().map_err(wrong)?);
         let before = rules.accepted(&includes);
         let (mut accepted, mut files) = (before.clone(), Vec::new());
         for path in includes {
@@ -397,12 +402,13 @@ impl RulesChange {
                 files.push(path);
             }
         }
-        let lines = |accepted| rules.in_force(own_lines(root)?, accepted);
+        let lines = |accepted| rules.in_force(rules.own_lines()?, accepted);
         let old = lines(&before).ok().or_else(|| rules.before()).unwrap_or_default();
         let old = Exclusion::new(&old)?.in_step();
         let new = Exclusion::new(&lines(&accepted).map_err(wrong)?)?.in_step();
-        let (kept, uncovers, covers) = (kept.to_path_buf(), Vec::new(), Vec::new());
-        let mut change = Self { kept, accepted, files, uncovers, covers, more: 0 };
+        let (medium, kept) = (medium.clone(), kept.to_path_buf());
+        let (uncovers, covers) = (Vec::new(), Vec::new());
+        let mut change = Self { medium, kept, accepted, files, uncovers, covers, more: 0 };
         if !change.files.is_empty() {
             change.compare(root, &old, &new);
         }
@@ -413,9 +419,9 @@ impl RulesChange {
     fn compare(&mut self, root: &Path, old: &Exclusion, new: &Exclusion) {
         let mut folders = vec![PathBuf::new()];
         while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(root.join(&folder)).into_iter().flatten().flatten() {
-                let (path, kind) = (folder.join(entry.file_name()), entry.file_type());
-                let is_directory = kind.is_ok_and(|kind| kind.is_dir());
+            for entry in self.medium.list_dir(&root.join(&folder)).unwrap_or_default() {
+                let path = folder.join(entry.name);
+                let is_directory = entry.kind == FileKind::Directory;
                 let bytes = os_bytes(path.as_os_str());
                 let (before, after) =
                     (old.matches(&bytes, is_directory), new.matches(&bytes, is_directory));
@@ -447,7 +453,7 @@ impl RulesChange {
     /// # Errors
     /// The system's.
     pub fn accept(&self) -> Result<(), FolderError> {
-        keep_accepted(&self.kept, &self.accepted)
+        keep_accepted(&self.medium, &self.kept, &self.accepted)
     }
 }
 

@@ -3,14 +3,11 @@
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use xylem_base::disk;
+use xylem_base::FileMedium;
 use xylem_hash::{Hash, Hasher};
-use xylem_store::{Clobber, Durability, FileRef, Medium, OpenHow, install};
+use xylem_store::{Clobber, Durability, FileRef, OpenHow, install};
 
 use super::error::{FolderError, at};
 use super::index::{
@@ -77,6 +74,7 @@ impl IndexSource for Index {
 /// An index in a file that was read once and found valid.
 #[derive(Clone, Debug)]
 pub struct StoredIndex {
+    medium: FileMedium,
     path: PathBuf,
     /// The bytes in front of the index: a ticket.
     pub about: Vec<u8>,
@@ -92,15 +90,16 @@ impl StoredIndex {
     ///
     /// # Errors
     /// It cannot be read, or is not as it was written.
-    pub fn open(path: &Path) -> Result<Self, FolderError> {
-        let (mut reader, about, names) = IndexReader::open(path)?;
+    pub fn open(medium: &FileMedium, path: &Path) -> Result<Self, FolderError> {
+        let (mut reader, about, names) = IndexReader::open(medium, path)?;
         let mut state = StateHasher::default();
         while let Some((path, item)) = reader.take()? {
             state.add(&path, &item);
         }
-        let (bytes, hash) = (reader.file.metadata().map_err(at(path))?.len(), reader.hash);
+        let (bytes, hash) = (reader.file.metadata()?.size, reader.hash);
         let size = IndexSize { paths: reader.count as u64, bytes };
-        Ok(Self { path: path.to_path_buf(), about, names, state: state.finish(), hash, size })
+        let (medium, path, state) = (medium.clone(), path.to_path_buf(), state.finish());
+        Ok(Self { medium, path, about, names, state, hash, size })
     }
 
     /// Returns the state; see [`Index::state`].
@@ -119,16 +118,15 @@ impl StoredIndex {
         let new = to.with_extension("new");
         let copied = self.copy_by(&new, to);
         if copied.is_err() {
-            let _ = fs::remove_file(&new);
+            let _ = self.medium.remove_file(&new);
         }
         copied
     }
 
     fn copy_by(&self, new: &Path, to: &Path) -> Result<(), FolderError> {
-        fs::copy(&self.path, new).map_err(at(new))?;
-        let medium = disk();
-        let file = FileRef::open(&*medium, new, OpenHow::ReadWrite)?;
-        Ok(install(&*medium, &file, new, to, Clobber::Replace, Durability::Device)?)
+        self.medium.copy(&self.path, new).map_err(at(new))?;
+        let file = FileRef::open(&*self.medium, new, OpenHow::ReadWrite)?;
+        Ok(install(&*self.medium, &file, new, to, Clobber::Replace, Durability::Device)?)
     }
 }
 
@@ -138,7 +136,7 @@ impl IndexSource for StoredIndex {
     }
 
     fn entries(&self) -> Result<Entries<'_>, FolderError> {
-        let (mut reader, ..) = IndexReader::open(&self.path)?;
+        let (mut reader, ..) = IndexReader::open(&self.medium, &self.path)?;
         let mut failed = false;
         Ok(Box::new(std::iter::from_fn(move || {
             let next = if failed { None } else { reader.take().transpose() };
@@ -154,7 +152,9 @@ impl IndexSource for StoredIndex {
 
 /// Reads an index piece by piece.
 struct IndexReader {
-    file: File,
+    file: FileRef,
+    /// Bytes read from the file.
+    read: u64,
     path: PathBuf,
     buffer: Vec<u8>,
     /// Bytes of the buffer that were parsed.
@@ -169,10 +169,11 @@ struct IndexReader {
 }
 
 impl IndexReader {
-    fn open(path: &Path) -> Result<(Self, Vec<u8>, Names), FolderError> {
-        let file = File::open(path).map_err(at(path))?;
+    fn open(medium: &FileMedium, path: &Path) -> Result<(Self, Vec<u8>, Names), FolderError> {
+        let file = medium.open(path, OpenHow::Read).map_err(at(path))?;
         let mut reader = Self {
-            file,
+            file: FileRef::new(file, path),
+            read: 0,
             path: path.to_path_buf(),
             buffer: Vec::new(),
             taken: 0,
@@ -182,7 +183,7 @@ impl IndexReader {
             over: false,
             hash: Hash::from_bytes([0; 32]),
         };
-        if reader.file.metadata().map_err(at(path))?.len() > MAX_INDEX {
+        if reader.file.metadata()?.size > MAX_INDEX {
             return Err(reader.bad(IndexError::TooLarge));
         }
         let (about, names) = reader.parse(|input| input.head())?;
@@ -219,8 +220,11 @@ impl IndexReader {
         self.buffer.drain(..self.taken.min(self.buffer.len()));
         self.taken = 0;
         let before = self.buffer.len();
-        let piece = u64::try_from(PIECE).unwrap_or(u64::MAX);
-        (&self.file).take(piece).read_to_end(&mut self.buffer).map_err(at(&self.path))?;
+        self.buffer.resize(before.saturating_add(PIECE), 0);
+        let read =
+            self.file.read_full(self.buffer.get_mut(before..).unwrap_or_default(), self.read);
+        self.buffer.truncate(before.saturating_add(*read.as_ref().unwrap_or(&0)));
+        self.read = self.read.saturating_add(read? as u64);
         Ok(self.buffer.len() > before)
     }
 
@@ -260,7 +264,7 @@ impl IndexReader {
 
 /// Writes an index beside the one that it replaces. An entry that a reader would refuse is not written.
 pub(super) struct IndexWriter {
-    medium: Arc<dyn Medium>,
+    medium: FileMedium,
     file: FileRef,
     new: PathBuf,
     path: PathBuf,
@@ -277,10 +281,15 @@ pub(super) struct IndexWriter {
 }
 
 impl IndexWriter {
-    pub(super) fn new(path: &Path, about: &[u8], names: &Names) -> Result<Self, FolderError> {
+    pub(super) fn new(
+        medium: &FileMedium,
+        path: &Path,
+        about: &[u8],
+        names: &Names,
+    ) -> Result<Self, FolderError> {
         let mut buffer = Vec::new();
         put_head(&mut buffer, about, names).map_err(|why| bad(path, why))?;
-        let (medium, new) = (disk(), path.with_extension("new"));
+        let (medium, new) = (medium.clone(), path.with_extension("new"));
         let file = FileRef::open(&*medium, &new, OpenHow::Create { mode: 0o600 })?;
         file.set_len(0)?;
         Ok(Self {
@@ -350,7 +359,7 @@ impl IndexWriter {
         let Self { medium, file, new, path, about, names, state, paths, written, .. } = self;
         install(&*medium, &file, &new, &path, Clobber::Replace, Durability::Device)?;
         let size = IndexSize { paths: paths as u64, bytes: written };
-        Ok(StoredIndex { path, about, names, state: state.finish(), hash, size })
+        Ok(StoredIndex { medium, path, about, names, state: state.finish(), hash, size })
     }
 }
 
@@ -359,11 +368,14 @@ fn bad(path: &Path, why: IndexError) -> FolderError {
 }
 
 /// Returns the newest valid index among these files; `None` if there is none.
-pub(super) fn newest(among: impl Iterator<Item = PathBuf>) -> Option<StoredIndex> {
+pub(super) fn newest(
+    medium: &FileMedium,
+    among: impl Iterator<Item = PathBuf>,
+) -> Option<StoredIndex> {
     let mut found: BTreeMap<_, StoredIndex> = BTreeMap::new();
-    for stored in among.filter_map(|path| StoredIndex::open(&path).ok()) {
-        if let Ok(time) = stored.path.metadata().and_then(|meta| meta.modified()) {
-            found.insert(time, stored);
+    for stored in among.filter_map(|path| StoredIndex::open(medium, &path).ok()) {
+        if let Ok(meta) = medium.metadata(&stored.path) {
+            found.insert(meta.mtime, stored);
         }
     }
     found.pop_last().map(|(_, stored)| stored)
@@ -374,13 +386,16 @@ mod tests {
     use super::*;
     use crate::ItemKind;
     use crate::index::tests::an_index;
+    use std::fs;
 
     fn collected(stored: &StoredIndex) -> Vec<(Vec<u8>, IndexItem)> {
         stored.entries().unwrap().map(Result::unwrap).collect()
     }
 
     fn written(dir: &Path, index: &Index) -> StoredIndex {
-        let mut writer = IndexWriter::new(&dir.join("index"), b"ticket", &index.names).unwrap();
+        let mut writer =
+            IndexWriter::new(&FileMedium::default(), &dir.join("index"), b"ticket", &index.names)
+                .unwrap();
         for (path, item) in &index.items {
             writer.push(path, item).unwrap();
         }
@@ -408,7 +423,7 @@ mod tests {
         assert!(bytes.len() > 3 * PIECE);
         assert_eq!(bytes, index.encode(b"ticket").unwrap());
         assert_eq!(Index::decode(&bytes), Ok((index.clone(), b"ticket".to_vec())));
-        let again = StoredIndex::open(&dir.path().join("index")).unwrap();
+        let again = StoredIndex::open(&FileMedium::default(), &dir.path().join("index")).unwrap();
         assert_eq!((again.state(), &again.about[..]), (index.state(), &b"ticket"[..]));
         assert_eq!(stored.state(), index.state());
         assert_eq!(again.names(), &index.names);
@@ -424,7 +439,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, index) = (dir.path().join("index"), an_index());
         let before = written(dir.path(), &index);
-        let mut again = IndexWriter::new(&path, b"ticket", &index.names).unwrap();
+        let mut again =
+            IndexWriter::new(&FileMedium::default(), &path, b"ticket", &index.names).unwrap();
         for (path, item) in &index.items {
             again.push(path, item).unwrap();
         }
@@ -438,7 +454,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (path, index) = (dir.path().join("index"), an_index());
         let (at, item) = index.items.first_key_value().unwrap();
-        let new = || IndexWriter::new(&path, b"", &index.names).unwrap();
+        let new = || IndexWriter::new(&FileMedium::default(), &path, b"", &index.names).unwrap();
         let mut twice = new();
         twice.push(at, item).unwrap();
         assert!(twice.push(at, item).is_err());
@@ -461,15 +477,15 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         for len in 0..whole.len() {
             fs::write(&path, &whole[..len]).unwrap();
-            assert!(StoredIndex::open(&path).is_err(), "of {len} bytes");
+            assert!(StoredIndex::open(&FileMedium::default(), &path).is_err(), "of {len} bytes");
         }
         for at in 0..whole.len() {
             let mut bytes = whole.clone();
             bytes[at] ^= 1;
             fs::write(&path, &bytes).unwrap();
-            assert!(StoredIndex::open(&path).is_err(), "byte {at}");
+            assert!(StoredIndex::open(&FileMedium::default(), &path).is_err(), "byte {at}");
         }
         fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
-        assert!(StoredIndex::open(&path).is_err());
+        assert!(StoredIndex::open(&FileMedium::default(), &path).is_err());
     }
 }

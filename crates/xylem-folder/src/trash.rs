@@ -6,19 +6,16 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-#[cfg(any(test, not(unix)))]
-use std::time::UNIX_EPOCH;
 
-use xylem_base::{os_bytes, os_path};
+use xylem_base::{FileMedium, os_bytes};
 use xylem_files::ours::OWN;
+use xylem_store::{Clobber, FileKind, FileTime, Medium, Meta};
 
-use super::apply::{exchange, link, rename_new};
 use super::index::ItemKind;
 use super::local::SyncFolder;
-use super::place::{Parents, within};
+use super::place::{NEW_DIRECTORY, Parents, rename_new, within};
 use super::versions::{APART_MS, DAY_MS, PathVersion, VersionPolicy, leaving};
 
 /// Name of the trash within the folder's own directory.
@@ -38,6 +35,7 @@ const TRIES: u64 = 1_000;
 /// The trash of one folder.
 #[derive(Debug)]
 pub(super) struct Trash {
+    medium: FileMedium,
     dir: PathBuf,
     policy: VersionPolicy,
     now_ms: u64,
@@ -72,8 +70,9 @@ struct TrashFile {
 
 impl Trash {
     /// Makes a trash that keeps nothing yet.
-    pub(super) fn none(own: &Path) -> Self {
+    pub(super) fn none(medium: &FileMedium, own: &Path) -> Self {
         Self {
+            medium: medium.clone(),
             dir: own.join(DIR),
             policy: VersionPolicy::None,
             now_ms: 0,
@@ -100,7 +99,7 @@ impl Trash {
         if self.policy == VersionPolicy::None {
             return;
         }
-        let limit = || limit(&self.dir, self.bytes.get());
+        let limit = || limit(&*self.medium, &self.dir, self.bytes.get());
         let by_count =
             matches!(self.policy, VersionPolicy::Simple { .. } | VersionPolicy::Staggered { .. });
         let every = if came > 0 && by_count { COUNT_EVERY_MS } else { LOOK_EVERY_MS };
@@ -128,16 +127,17 @@ impl Trash {
         if self.policy == VersionPolicy::None {
             return Ok(None);
         }
-        if !is_there(&self.dir)? {
-            fs::create_dir(&self.dir)?;
+        if !is_there(&*self.medium, &self.dir)? {
+            self.medium.create_dir(&self.dir, NEW_DIRECTORY)?;
         }
         let mut why = io::ErrorKind::AlreadyExists.into();
         // Where the directory of the day has this path already, or another kind of file on the way to it, that of the
         // moment is free.
         let moments = (0..TRIES).map(|n| moment(self.now_ms.saturating_add(n)));
         for name in std::iter::once(day(self.now_ms)).chain(moments) {
-            match within(&self.dir, &[name.as_bytes(), b"/", path].concat(), Parents::Create) {
-                Ok(at) if at.symlink_metadata().is_err() => return Ok(Some(at)),
+            let path = [name.as_bytes(), b"/", path].concat();
+            match within(&*self.medium, &self.dir, &path, Parents::Create) {
+                Ok(at) if self.medium.metadata(&at).is_err() => return Ok(Some(at)),
                 Ok(_) => {}
                 Err(e) if e.kind() == io::ErrorKind::NotADirectory => why = e,
                 Err(e) => return Err(e),
@@ -148,7 +148,7 @@ impl Trash {
 
     /// Records that a file arrived under the name that [`Trash::place`] gave, and what it was.
     pub(super) fn record_arrival(&self, path: PathBuf, what: &ItemKind) {
-        let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
+        let bytes = self.medium.metadata(&path).map_or(0, |meta| meta.size);
         self.bytes.set(self.bytes.get().saturating_add(bytes));
         self.came.set(self.came.get() + 1);
         self.thin_out(&path);
@@ -191,22 +191,26 @@ impl Trash {
 
     /// Removes a file from the trash; false if that fails.
     fn remove_file(&self, path: &Path) -> bool {
-        let bytes = path.symlink_metadata().map_or(0, |meta| meta.len());
-        if fs::remove_file(path).is_err() {
+        let bytes = self.medium.metadata(path).map_or(0, |meta| meta.size);
+        if self.medium.remove_file(path).is_err() {
             return false;
         }
         self.bytes.set(self.bytes.get().saturating_sub(bytes));
-        // The directories that were made for the file, up to the trash itself, are not needed either.
-        let above = path.ancestors().skip(1).take_while(|dir| dir.starts_with(&self.dir));
-        let _ = above.map(fs::remove_dir).find(Result::is_err);
+        self.remove_dirs_above(path);
         true
+    }
+
+    /// Removes the directories that were made for a file, up to the trash itself, as far as they are empty.
+    fn remove_dirs_above(&self, path: &Path) {
+        let above = path.ancestors().skip(1).take_while(|dir| dir.starts_with(&self.dir));
+        let _ = above.map(|dir| self.medium.remove_dir(dir)).find(Result::is_err);
     }
 
     /// Scans the trash and removes old and surplus versions. Files that cannot be read or removed wait for the next
     /// scan.
     fn scan(&mut self, limit: u64) {
         self.looked = Some(self.now_ms);
-        if !is_there(&self.dir).unwrap_or(false) {
+        if !is_there(&*self.medium, &self.dir).unwrap_or(false) {
             self.bytes.set(0);
             return;
         }
@@ -221,13 +225,13 @@ impl Trash {
             .collect();
         let mut bytes: u64 = kept.iter().fold(0, |sum, kept| sum.saturating_add(kept.bytes));
         for (file, goes) in kept.iter().zip(leaving(&versions, self.policy, self.now_ms, limit)) {
-            if goes && fs::remove_file(&file.path).is_ok() {
+            if goes && self.medium.remove_file(&file.path).is_ok() {
                 bytes = bytes.saturating_sub(file.bytes);
             }
         }
         self.bytes.set(bytes);
         // Remove empty directories. The innermost ones were found last.
-        dirs.iter().rev().for_each(|dir| drop(fs::remove_dir(dir)));
+        dirs.iter().rev().for_each(|dir| drop(self.medium.remove_dir(dir)));
     }
 
     /// Lists all files in the trash, and all directories, outer ones first.
@@ -236,14 +240,13 @@ impl Trash {
         let mut at = 0;
         while let Some(dir) = dirs.get(at).cloned() {
             at += 1;
-            for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-                match entry.metadata() {
-                    Ok(meta) if meta.is_dir() => dirs.push(entry.path()),
-                    Ok(meta) => kept.push(TrashFile {
-                        since_ms: came(&meta),
-                        bytes: meta.len(),
-                        path: entry.path(),
-                    }),
+            for entry in self.medium.list_dir(&dir).unwrap_or_default() {
+                let path = dir.join(entry.name);
+                match self.medium.metadata(&path) {
+                    Ok(meta) if meta.kind == FileKind::Directory => dirs.push(path),
+                    Ok(meta) => {
+                        kept.push(TrashFile { since_ms: came(&meta), bytes: meta.size, path });
+                    }
                     Err(_) => {}
                 }
             }
@@ -258,9 +261,9 @@ fn is_within(ms: u64, since_ms: u64, now_ms: u64) -> bool {
 }
 
 /// Returns whether a directory exists; another kind of file of that name, a symbolic link included, is an error.
-fn is_there(dir: &Path) -> io::Result<bool> {
-    match dir.symlink_metadata() {
-        Ok(meta) if meta.is_dir() => Ok(true),
+fn is_there(medium: &dyn Medium, dir: &Path) -> io::Result<bool> {
+    match medium.metadata(dir) {
+        Ok(meta) if meta.kind == FileKind::Directory => Ok(true),
         Ok(_) => {
             let what = format!("{}: not a directory, so no versions are kept in it", dir.display());
             Err(io::Error::new(io::ErrorKind::NotADirectory, what))
@@ -299,20 +302,22 @@ pub struct KeptVersion {
 ///
 /// # Errors
 /// The system's; the place of the trash is not a directory.
-pub fn kept_versions(root: &Path, path: &[u8]) -> io::Result<Vec<KeptVersion>> {
-    let dir = root.join(OWN).join(DIR);
-    if !is_there(&root.join(OWN))? || !is_there(&dir)? {
+pub fn kept_versions(
+    medium: &FileMedium,
+    root: &Path,
+    path: &[u8],
+) -> io::Result<Vec<KeptVersion>> {
+    let (medium, dir) = (&**medium, root.join(OWN).join(DIR));
+    if !is_there(medium, &root.join(OWN))? || !is_there(medium, &dir)? {
         return Ok(Vec::new());
     }
     let mut kept = Vec::new();
-    for moment in fs::read_dir(&dir)? {
-        let name = os_bytes(&moment?.file_name());
-        let Ok(at) = within(&dir, &[&name, b"/".as_slice(), path].concat(), Parents::Exist) else {
-            continue;
-        };
-        match at.symlink_metadata() {
-            Ok(meta) if !meta.is_dir() => {
-                kept.push(KeptVersion { at, since_ms: came(&meta), bytes: meta.len() });
+    for moment in medium.list_dir(&dir)? {
+        let path = [&os_bytes(&moment.name), b"/".as_slice(), path].concat();
+        let Ok(at) = within(medium, &dir, &path, Parents::Exist) else { continue };
+        match medium.metadata(&at) {
+            Ok(meta) if meta.kind != FileKind::Directory => {
+                kept.push(KeptVersion { at, since_ms: came(&meta), bytes: meta.size });
             }
             _ => {}
         }
@@ -326,21 +331,21 @@ pub fn kept_versions(root: &Path, path: &[u8]) -> io::Result<Vec<KeptVersion>> {
 ///
 /// # Errors
 /// The system's; the place of the trash is not a directory.
-pub fn kept_paths(root: &Path, path: &[u8]) -> io::Result<BTreeSet<Vec<u8>>> {
-    let dir = root.join(OWN).join(DIR);
+pub fn kept_paths(medium: &FileMedium, root: &Path, path: &[u8]) -> io::Result<BTreeSet<Vec<u8>>> {
+    let (medium, dir) = (&**medium, root.join(OWN).join(DIR));
     let mut found = BTreeSet::new();
-    if !is_there(&root.join(OWN))? || !is_there(&dir)? {
+    if !is_there(medium, &root.join(OWN))? || !is_there(medium, &dir)? {
         return Ok(found);
     }
-    for moment in fs::read_dir(&dir)? {
-        let name = os_bytes(&moment?.file_name());
+    for moment in medium.list_dir(&dir)? {
+        let name = os_bytes(&moment.name);
         let below: &[&[u8]] = if path.is_empty() { &[&name] } else { &[&name, b"/", path] };
-        let Ok(top) = within(&dir, &below.concat(), Parents::Exist) else { continue };
+        let Ok(top) = within(medium, &dir, &below.concat(), Parents::Exist) else { continue };
         let mut left = vec![top];
         while let Some(at) = left.pop() {
-            match at.symlink_metadata() {
-                Ok(meta) if meta.is_dir() => {
-                    left.extend(fs::read_dir(&at)?.flatten().map(|entry| entry.path()));
+            match medium.metadata(&at) {
+                Ok(meta) if meta.kind == FileKind::Directory => {
+                    left.extend(medium.list_dir(&at)?.into_iter().map(|item| at.join(item.name)));
                 }
                 Ok(_) => drop(found.insert(os_bytes(path_of_version(&dir, &at).as_os_str()))),
                 Err(_) => {}
@@ -368,30 +373,46 @@ pub enum Restored {
 /// # Errors
 /// The system's; another thing than a directory is on the way.
 pub fn restore(
+    medium: &FileMedium,
     root: &Path,
     path: &[u8],
     version: &KeptVersion,
     now_ms: u64,
 ) -> io::Result<Restored> {
     let own = root.join(OWN);
-    let to = within(root, path, Parents::Create)?;
-    let is_occupied = |meta: &fs::Metadata| !(meta.is_file() || meta.is_symlink());
-    if to.symlink_metadata().is_ok_and(|meta| is_occupied(&meta)) {
+    let to = within(&**medium, root, path, Parents::Create)?;
+    let is_occupied = |at: &Path| {
+        let is_file = |kind| matches!(kind, FileKind::File | FileKind::Symlink);
+        medium.metadata(at).is_ok_and(|meta| !is_file(meta.kind))
+    };
+    if is_occupied(&to) {
         return Ok(Restored::Occupied);
     }
-    let mut trash = Trash::none(&own);
+    let mut trash = Trash::none(medium, &own);
     trash.keep(VersionPolicy::default());
     trash.now_ms = now_ms;
     // The copy is made at the name under which the file that it replaces is to be kept.
     let fresh = trash.place(path)?.ok_or(io::ErrorKind::NotFound)?;
     let put = || {
-        copy(&version.at, &fresh)?;
-        if rename_new(&fresh, &to)? {
+        copy(&**medium, &version.at, &fresh)?;
+        if rename_new(&**medium, &fresh, &to)? {
             return Ok(Restored::Put);
         }
-        exchange(&fresh, &to, &own.join("third-restored"))?;
-        if fresh.symlink_metadata().is_ok_and(|meta| is_occupied(&meta)) {
-            exchange(&fresh, &to, &own.join("third-restored"))?;
+        match medium.exchange(&fresh, &to) {
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => {
+                // The name is free for a moment.
+                let away = trash.place(path)?.ok_or(io::ErrorKind::NotFound)?;
+                medium.rename(&to, &away, Clobber::Replace)?;
+                let put = rename_new(&**medium, &fresh, &to);
+                if !matches!(put, Ok(true)) {
+                    rename_new(&**medium, &away, &to)?;
+                }
+                return Ok(if put? { Restored::Replaced } else { Restored::Occupied });
+            }
+            exchanged => exchanged?,
+        }
+        if is_occupied(&fresh) {
+            medium.exchange(&fresh, &to)?;
             return Ok(Restored::Occupied);
         }
         Ok(Restored::Replaced)
@@ -399,46 +420,34 @@ pub fn restore(
     let done: io::Result<Restored> = put();
     if !matches!(done, Ok(Restored::Replaced)) {
         trash.remove_file(&fresh);
-        let above = fresh.ancestors().skip(1).take_while(|dir| dir.starts_with(&trash.dir));
-        let _ = above.map(fs::remove_dir).find(Result::is_err);
+        trash.remove_dirs_above(&fresh);
     }
     done
 }
 
 /// Copies a file or symbolic link, with its content and permissions.
-fn copy(from: &Path, to: &Path) -> io::Result<()> {
-    if from.symlink_metadata()?.is_symlink() {
-        return link(&os_path(&os_bytes(fs::read_link(from)?.as_os_str())), to);
+fn copy(medium: &dyn Medium, from: &Path, to: &Path) -> io::Result<()> {
+    if medium.metadata(from)?.kind == FileKind::Symlink {
+        return medium.symlink(&medium.read_link(from)?, to);
     }
-    fs::copy(from, to).map(drop)
+    medium.copy(from, to)
 }
 
 /// Returns when a file arrived, in milliseconds since 1970. Only the file's name has changed since, and a rename sets
-/// the change time.
-#[cfg(unix)]
-fn came(meta: &fs::Metadata) -> u64 {
-    use std::os::unix::fs::MetadataExt;
-    let seconds = u64::try_from(meta.ctime()).unwrap_or(0);
-    let nanos = u64::try_from(meta.ctime_nsec()).unwrap_or(0);
-    seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000)
-}
-
-#[cfg(not(unix))]
-fn came(meta: &fs::Metadata) -> u64 {
-    let since = meta.modified().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
-    since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+/// the change time. Without change times, it is when the content was written.
+fn came(meta: &Meta) -> u64 {
+    let time = if meta.ctime == FileTime::default() { meta.mtime } else { meta.ctime };
+    let seconds = u64::try_from(time.secs).unwrap_or(0);
+    seconds.saturating_mul(1_000).saturating_add(u64::from(time.nanos / 1_000_000))
 }
 
 /// Returns how many bytes the trash may take, when it takes `has` now.
-fn limit(dir: &Path, has: u64) -> u64 {
+fn limit(medium: &dyn Medium, dir: &Path, has: u64) -> u64 {
     let own = dir.parent().unwrap_or(dir);
-    #[cfg(unix)]
-    if let Ok(disk) = rustix::fs::statvfs(own) {
-        let bytes = |blocks: u64| blocks.saturating_mul(disk.f_frsize);
-        return (bytes(disk.f_blocks) / PART).min(bytes(disk.f_bavail).saturating_add(has) / 2);
+    match (medium.total_bytes(own), medium.free_bytes(own)) {
+        (Ok(Some(total)), Ok(Some(free))) => (total / PART).min(free.saturating_add(has) / 2),
+        _ => u64::MAX,
     }
-    let _ = (own, has);
-    u64::MAX
 }
 
 /// Formats a day as `2026-11-24`, in UTC, by Howard Hinnant's algorithm `civil_from_days`.
@@ -465,7 +474,8 @@ fn moment(ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, SystemTime};
+    use std::fs;
+    use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     const NOW: u64 = 1_795_487_650_123;
 
@@ -497,7 +507,7 @@ mod tests {
     #[test]
     fn trashed_files_get_distinct_names_within_the_trash() {
         let dir = tempfile::tempdir().unwrap();
-        let mut trash = Trash::none(dir.path());
+        let mut trash = Trash::none(&FileMedium::default(), dir.path());
         assert_eq!(trash.place(b"a").unwrap(), None);
         trash.keep(VersionPolicy::default());
         trash.begin(NOW);
@@ -529,7 +539,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let since_1970 = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let now = u64::try_from(since_1970().as_millis()).unwrap();
-        let mut trash = Trash::none(dir.path());
+        let mut trash = Trash::none(&FileMedium::default(), dir.path());
         trash.keep(VersionPolicy::default());
         trash.begin(now);
         let old = put(&trash, "deep/er/old", &[1; 4_000]);
@@ -560,7 +570,7 @@ mod tests {
     #[test]
     fn a_busy_file_keeps_one_version_in_30_s_and_the_newest() {
         let dir = tempfile::tempdir().unwrap();
-        let mut trash = Trash::none(dir.path());
+        let mut trash = Trash::none(&FileMedium::default(), dir.path());
         trash.keep(VersionPolicy::default());
         let mut all = Vec::new();
         for n in 0..61 {
@@ -589,13 +599,13 @@ mod tests {
         fs::create_dir(&elsewhere).unwrap();
         fs::write(elsewhere.join("a"), "mine").unwrap();
         symlink(&elsewhere, own.join(DIR)).unwrap();
-        let mut trash = Trash::none(&own);
+        let mut trash = Trash::none(&FileMedium::default(), &own);
         trash.keep(VersionPolicy::Simple { newest: 1 });
         trash.begin(NOW);
         trash.scan(0);
         let why = trash.place(b"a").unwrap_err();
         assert_eq!(why.kind(), io::ErrorKind::NotADirectory);
-        assert!(kept_versions(dir.path(), b"a").is_err());
+        assert!(kept_versions(&FileMedium::default(), dir.path(), b"a").is_err());
         fs::remove_file(own.join(DIR)).unwrap();
         fs::create_dir(own.join(DIR)).unwrap();
         symlink(&elsewhere, own.join(DIR).join(day(NOW))).unwrap();
@@ -611,20 +621,26 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         fs::create_dir(root.join(OWN)).unwrap();
-        let mut trash = Trash::none(&root.join(OWN));
+        let mut trash = Trash::none(&FileMedium::default(), &root.join(OWN));
         trash.keep(VersionPolicy::default());
         trash.begin(NOW);
         put(&trash, "d/a", b"one");
-        assert_eq!(kept_versions(root, b"d").unwrap(), []);
-        let versions = kept_versions(root, b"d/a").unwrap();
+        assert_eq!(kept_versions(&FileMedium::default(), root, b"d").unwrap(), []);
+        let versions = kept_versions(&FileMedium::default(), root, b"d/a").unwrap();
         assert_eq!((versions.len(), versions[0].bytes), (1, 3));
         // The file's directory is gone, too.
-        assert_eq!(restore(root, b"d/a", &versions[0], NOW).unwrap(), Restored::Put);
+        assert_eq!(
+            restore(&FileMedium::default(), root, b"d/a", &versions[0], NOW).unwrap(),
+            Restored::Put
+        );
         assert_eq!(fs::read(root.join("d/a")).unwrap(), b"one");
         fs::write(root.join("d/a"), "two").unwrap();
-        assert_eq!(restore(root, b"d/a", &versions[0], NOW).unwrap(), Restored::Replaced);
+        assert_eq!(
+            restore(&FileMedium::default(), root, b"d/a", &versions[0], NOW).unwrap(),
+            Restored::Replaced
+        );
         assert_eq!(fs::read(root.join("d/a")).unwrap(), b"one");
-        let kept = kept_versions(root, b"d/a").unwrap();
+        let kept = kept_versions(&FileMedium::default(), root, b"d/a").unwrap();
         let mut contents: Vec<Vec<u8>> =
             kept.iter().map(|kept| fs::read(&kept.at).unwrap()).collect();
         contents.sort();
@@ -632,14 +648,18 @@ mod tests {
         // A directory has the name now.
         fs::remove_file(root.join("d/a")).unwrap();
         fs::create_dir(root.join("d/a")).unwrap();
-        assert_eq!(restore(root, b"d/a", &versions[0], NOW).unwrap(), Restored::Occupied);
-        assert_eq!(kept_versions(root, b"d/a").unwrap().len(), 2);
+        assert_eq!(
+            restore(&FileMedium::default(), root, b"d/a", &versions[0], NOW).unwrap(),
+            Restored::Occupied
+        );
+        assert_eq!(kept_versions(&FileMedium::default(), root, b"d/a").unwrap().len(), 2);
         assert_eq!(fs::read_dir(root.join(OWN)).unwrap().count(), 1);
         // The versions of a directory are those below it.
         put(&trash, "d/e/f", b"three");
         put(&trash, "g", b"four");
         let below = |path: &str| {
-            let all = kept_paths(root, path.as_bytes()).unwrap().into_iter();
+            let all =
+                kept_paths(&FileMedium::default(), root, path.as_bytes()).unwrap().into_iter();
             all.map(|path| String::from_utf8(path).unwrap()).collect::<Vec<_>>().join(" ")
         };
         assert_eq!([below(""), below("d"), below("d/e/f")], ["d/a d/e/f g", "d/a d/e/f", "d/e/f"]);

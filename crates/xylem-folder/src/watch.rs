@@ -68,7 +68,6 @@ impl FolderWatcher {
 mod imp {
     use std::collections::{BTreeSet, HashMap};
     use std::ffi::OsStr;
-    use std::fs;
     use std::io;
     use std::mem::MaybeUninit;
     use std::os::unix::ffi::OsStrExt;
@@ -78,6 +77,9 @@ mod imp {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::fd::OwnedFd;
     use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+
+    use xylem_base::disk;
+    use xylem_store::FileKind;
 
     use super::Watched;
 
@@ -130,9 +132,9 @@ mod imp {
                 Err(e) if e.kind() == io::ErrorKind::StorageFull => return Err(e),
                 Err(_) => return Ok(()),
             }
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    self.add_all(&entry.path())?;
+            for entry in disk().list_dir(folder).unwrap_or_default() {
+                if entry.kind == FileKind::Directory {
+                    self.add_all(&folder.join(entry.name))?;
                 }
             }
             Ok(())

@@ -1,10 +1,9 @@
 //! Reads certificates and schemas from files, and makes a trust store of them.
 
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use xylem_store::read_stream;
 use xylem_trust::schema::{FileError, MAX_SCHEMA, Schema};
 use xylem_trust::{Certificate, TrustRules, TrustStore};
 
@@ -17,8 +16,7 @@ use super::files::certificate;
 /// The file does not exist, or holds no schema.
 pub fn schema(path: &Path) -> Result<Schema, KeyFileError> {
     let mut bytes = Vec::new();
-    fs::File::open(path)
-        .and_then(|file| file.take(MAX_SCHEMA as u64 + 1).read_to_end(&mut bytes))
+    read_stream(path, MAX_SCHEMA as u64 + 1, &mut bytes)
         .map_err(|source| KeyFileError::Open { path: path.to_path_buf(), source })?;
     schema_in(&bytes, path)
 }

@@ -5,13 +5,12 @@
 //! fetched. A certificate file names its key's owner, and packets that this key signed under the owner's name are
 //! believed.
 
-use std::fs;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use xylem_object::{PublisherId, PublisherKey, naming};
 use xylem_packet::{Component, Name};
+use xylem_store::read_stream;
 use xylem_trust::{Armor, PublicKey, Signer, TrustPolicy, TrustStore, Verifier};
 
 use super::anchors::anchors;
@@ -155,8 +154,7 @@ fn read(path: &Path) -> Result<Vec<u8>, KeyFileError> {
 
 pub(super) fn read_limited(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     let mut bytes = Vec::new();
-    fs::File::open(path)
-        .and_then(|file| file.take(MAX_KEY_FILE + 1).read_to_end(&mut bytes))
+    read_stream(path, MAX_KEY_FILE + 1, &mut bytes)
         .map_err(|source| KeyFileError::Open { path: path.to_path_buf(), source })?;
     match bytes.len() as u64 {
         0 => Err(KeyFileError::Empty(path.to_path_buf())),
@@ -267,6 +265,7 @@ fn ed25519(seed: &[u8; 32]) -> Signer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use xylem_base::{Blame, Failure};
     use xylem_packet::{Data, DataBuilder, KeyLocator, SignatureType};
     use xylem_trust::{TrustError, TrustVerdict};

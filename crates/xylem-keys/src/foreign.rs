@@ -1,12 +1,11 @@
 //! Private keys in formats of other programs than NDN's: PKCS #8 and SEC 1, in DER or between PEM lines, as OpenSSL
 //! writes them. They name no owner. Other kinds of key files get an error that names their kind.
 
-use std::fs;
-use std::io::Read;
 use std::path::Path;
 
 use xylem_base::{UnixTime, hex};
 use xylem_packet::{Component, Name};
+use xylem_store::read_stream;
 use xylem_trust::{Armor, KeyError as Malformed, PrivateKey};
 use zeroize::Zeroizing;
 
@@ -73,8 +72,7 @@ fn label(block: &str) -> Option<&str> {
 pub(super) fn small_file(path: &Path) -> Result<Vec<u8>, KeyFileError> {
     // Full capacity from the start: a reallocation would leave a part of the secret in freed memory.
     let mut bytes = Vec::with_capacity(MAX_FILE as usize + 1);
-    fs::File::open(path)
-        .and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes))
+    read_stream(path, MAX_FILE, &mut bytes)
         .map_err(|source| KeyFileError::Open { path: path.to_path_buf(), source })?;
     Ok(bytes)
 }

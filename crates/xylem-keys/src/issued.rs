@@ -4,18 +4,17 @@
 //! beginning of its hash. The certificates are public. When a CA starts, it removes expired certificates, and the
 //! oldest ones beyond its limit.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use xylem_base::UnixTime;
 use xylem_packet::Name;
-use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, write_atomically};
+use xylem_store::{Clobber, DiskMedium, create_dirs, write_atomically};
 use xylem_trust::{Armor, Certificate};
 
 use super::error::KeyFileError;
 use super::files::certificate;
 use super::ring::certificate_in;
+use super::secret::{files_in, remove_file};
 
 /// Most files that are examined when a CA starts.
 const MAX_FILES: usize = 1_000_000;
@@ -46,18 +45,7 @@ impl Issued {
         most: usize,
         now: UnixTime,
     ) -> Result<(Vec<Vec<u8>>, Vec<PathBuf>), KeyFileError> {
-        let dir = match fs::read_dir(&self.dir) {
-            Ok(dir) => dir,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Default::default()),
-            Err(e) => return Err(StoreError::from_io("list", &self.dir, None, e).into()),
-        };
-        let mut paths = Vec::new();
-        for file in dir.take(MAX_FILES) {
-            let path = file.map_err(|e| StoreError::from_io("list", &self.dir, None, e))?.path();
-            if path.extension().is_some_and(|extension| extension == "cert") {
-                paths.push(path);
-            }
-        }
+        let mut paths = files_in(&self.dir, "cert", MAX_FILES)?;
         // By time: the names begin with it.
         paths.sort();
         let beyond = paths.len().saturating_sub(most);
@@ -70,8 +58,7 @@ impl Issued {
                 (Some(until), Some(wire)) if at >= beyond && until >= now.milliseconds() => {
                     kept.push(wire);
                 }
-                (Some(_), _) => fs::remove_file(&path)
-                    .map_err(|e| StoreError::from_io("remove", &path, None, e))?,
+                (Some(_), _) => remove_file(&path)?,
                 (None, _) => unreadable.push(path),
             }
         }
@@ -99,6 +86,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use std::fs;
     use xylem_trust::{Signer, ValidityPeriod, self_signed};
 
     fn at(seconds: u64) -> UnixTime {

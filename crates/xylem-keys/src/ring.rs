@@ -4,8 +4,6 @@
 //! `NAME.cert` is its certificate, self-signed until another one is imported. Secrets come from the operating system's
 //! randomness or from a file, and leave only by [`Keyring::export_to`].
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -23,7 +21,9 @@ use super::error::{IssueRefusal, KeyFileError};
 use super::foreign::{Foreign, key_name, small_file};
 use super::held::{SELF_SIGNED_DAYS, StoredKey, open_bag, seal, signer, valid_from_now};
 use super::kind::KeyKind;
-use super::secret::{close_directory, replace_private, require_closed, write_private};
+use super::secret::{
+    close_directory, files_in, remove_file, replace_private, require_closed, write_private,
+};
 
 /// Most keys of a keyring.
 const MAX_KEYS: usize = 10_000;
@@ -267,12 +267,7 @@ impl Keyring {
         }
         for extension in ["key", "cert"] {
             let path = self.path(&found, extension);
-            match fs::remove_file(&path) {
-                Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                    return Err(StoreError::from_io("remove", &path, None, e).into());
-                }
-                _ => {}
-            }
+            remove_file(&path)?;
         }
         Ok(found)
     }
@@ -433,18 +428,10 @@ impl Keyring {
 
     pub(super) fn keys(&self) -> Result<Vec<(Name, StoredKey)>, KeyFileError> {
         self.close()?;
-        let dir = match fs::read_dir(&self.dir) {
-            Ok(dir) => dir,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(StoreError::from_io("list", &self.dir, None, e).into()),
-        };
         let mut keys = Vec::new();
-        for file in dir.take(2 * MAX_KEYS) {
-            let path = file.map_err(|e| StoreError::from_io("list", &self.dir, None, e))?.path();
-            if path.extension().is_some_and(|extension| extension == "key") {
-                require_closed(&path)?;
-                keys.push(StoredKey::read(packet_in(&path)?, &path)?);
-            }
+        for path in files_in(&self.dir, "key", 2 * MAX_KEYS)? {
+            require_closed(&path)?;
+            keys.push(StoredKey::read(packet_in(&path)?, &path)?);
         }
         Ok(keys)
     }
@@ -525,6 +512,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use std::fs;
     use xylem_base::{Blame, Failure};
     use xylem_packet::{Data, DataBuilder};
     use xylem_trust::TrustStore;

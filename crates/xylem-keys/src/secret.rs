@@ -4,13 +4,13 @@
 //! SafeBag if the user gave it a passphrase. The secrets never leave the machine. A secret that other users could open
 //! is refused; a directory that they could read is made private.
 
-use std::fs;
-use std::io::{self, Read};
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use xylem_base::{UnixTime, random};
 use xylem_store::{
-    Clobber, DiskMedium, StoreError, create_dirs, keep_private, require_private, write_atomically,
+    Clobber, DiskMedium, Medium, StoreError, create_dirs, keep_private, read_stream,
+    require_private, write_atomically,
 };
 
 use xylem_packet::Name;
@@ -91,14 +91,14 @@ enum SecretFile {
 fn read(path: &Path) -> Result<SecretFile, KeyFileError> {
     require_closed(path)?;
     let mut bytes = Vec::with_capacity(SECRET_LEN);
-    let read = fs::File::open(path).and_then(|file| file.take(MAX_FILE).read_to_end(&mut bytes));
+    let read = read_stream(path, MAX_FILE, &mut bytes);
     let path = || path.to_path_buf();
     match read {
         Err(e) if e.kind() == io::ErrorKind::NotFound => {
             return Err(KeyFileError::NoSecret(path()));
         }
         Err(source) => return Err(KeyFileError::Read { path: path(), source }),
-        Ok(_) => {}
+        Ok(()) => {}
     }
     if let Ok(secret) = bytes.as_slice().try_into() {
         return Ok(SecretFile::Bare(secret));
@@ -142,9 +142,34 @@ pub(super) fn replace_private(path: &Path, bytes: &[u8]) -> Result<(), StoreErro
     write_atomically(&DiskMedium::new(), path, bytes, 0o600, Clobber::Replace)
 }
 
+/// Lists the files of a directory with this extension, as far as `most` names go; none if there is no such directory.
+pub(super) fn files_in(
+    dir: &Path,
+    extension: &str,
+    most: usize,
+) -> Result<Vec<PathBuf>, StoreError> {
+    let names = match DiskMedium::new().list_dir(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        names => names.map_err(|e| StoreError::from_io("list", dir, None, e))?,
+    };
+    let paths = names.into_iter().take(most).map(|item| dir.join(item.name));
+    Ok(paths.filter(|path| path.extension().is_some_and(|end| end == extension)).collect())
+}
+
+/// Removes a file, which need not exist.
+pub(super) fn remove_file(path: &Path) -> Result<(), StoreError> {
+    match DiskMedium::new().remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::from_io("remove", path, None, e))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn first_use_makes_a_private_key_that_stays() {

@@ -3,21 +3,19 @@
 //! Each certificate is a file `CERTIFICATE.trust`: one prefix a line, then the certificate between PEM lines. The files
 //! are not secret, but write access decides which keys are trusted. Only the owner has access to the directory.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::Serialize;
 use xylem_packet::Name;
-use xylem_store::{Clobber, DiskMedium, StoreError, create_dirs, write_atomically};
+use xylem_store::{Clobber, DiskMedium, create_dirs, write_atomically};
 use xylem_trust::{Armor, Certificate, PrefixRules, TrustStore};
 
 use super::error::KeyFileError;
 use super::files::read_limited;
 use super::limits::MAX_ENTRIES;
 use super::ring::{certificate_in, parse};
-use super::secret::{close_directory, require_closed};
+use super::secret::{close_directory, files_in, remove_file, require_closed};
 
 /// A trusted certificate, and the prefixes for which it is trusted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -102,8 +100,7 @@ impl Trusted {
             entry.prefixes.retain(|known| prefix.as_ref().is_some_and(|prefix| known != prefix));
             changed.push(entry.row()?);
             if entry.prefixes.is_empty() {
-                fs::remove_file(&entry.path)
-                    .map_err(|e| StoreError::from_io("remove", &entry.path, None, e))?;
+                remove_file(&entry.path)?;
             } else {
                 self.write(&entry)?;
             }
@@ -143,18 +140,10 @@ impl Trusted {
     }
 
     fn entries(&self) -> Result<Vec<TrustFile>, KeyFileError> {
-        let dir = match fs::read_dir(&self.dir) {
-            Ok(dir) => dir,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(e) => return Err(StoreError::from_io("list", &self.dir, None, e).into()),
-        };
         close_directory(&self.dir)?;
         let mut entries = Vec::new();
-        for file in dir.take(2 * MAX_ENTRIES) {
-            let path = file.map_err(|e| StoreError::from_io("list", &self.dir, None, e))?.path();
-            if path.extension().is_some_and(|extension| extension == "trust") {
-                entries.push(TrustFile::read(path)?);
-            }
+        for path in files_in(&self.dir, "trust", 2 * MAX_ENTRIES)? {
+            entries.push(TrustFile::read(path)?);
         }
         Ok(entries)
     }

@@ -1,12 +1,12 @@
 //! [`damaged`]: lists damaged files of the mail store. Readers skip such files, so this makes the loss visible. It
 //! changes nothing, and needs no key.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
-use xylem_base::hex;
+use xylem_base::{disk, hex};
 use xylem_mail::{Card, MailSession, Prekeys};
+use xylem_store::read_stream;
 use zeroize::Zeroizing;
 
 use super::entries::{Letter, MAX_FILE, Parcel};
@@ -61,12 +61,12 @@ pub fn damaged(store: &Path) -> io::Result<Vec<DamagedMail>> {
     let mut found = Vec::new();
     for (directory, limit, what, is_right) in KINDS {
         let directory = mail.join(directory);
-        let names = match directory.read_dir() {
+        let names = match disk().list_dir(&directory) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => continue,
             other => other?,
         };
         for name in names {
-            let name = name?.file_name();
+            let name = name.name;
             // An unfinished file of a crashed write begins with a dot, and belongs to no message.
             let hidden = name.to_string_lossy().starts_with('.');
             if !hidden || name.to_string_lossy().starts_with(PENDING) {
@@ -90,11 +90,11 @@ fn look(
 ) {
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let mut bytes = Zeroizing::new(Vec::with_capacity(limit));
-    let read = File::open(&path).and_then(|file| file.take(limit as u64).read_to_end(&mut bytes));
+    let read = read_stream(&path, limit as u64, &mut bytes);
     match read {
         // The file was removed meanwhile, or never existed.
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-        Ok(_) if is_right(&name, &bytes) => {}
+        Ok(()) if is_right(&name, &bytes) => {}
         _ => found.push(DamagedMail { path, what }),
     }
 }

@@ -5,7 +5,6 @@
 use crate::MirrorError;
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
-use std::fs;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -20,8 +19,10 @@ use xylem_node::Event;
 use xylem_object::listing::EntryKind;
 use xylem_reader::{File, Options, PublicationEntry, Reader, ReaderEvents};
 use xylem_sink::GetSummary;
-use xylem_store::{Clobber, create_dirs, write_atomically};
+use xylem_store::{Clobber, create_dirs, read_stream, write_atomically};
 
+/// Most bytes of an upload's state: more than that of 10,000 parts.
+const MAX_STATE: u64 = 16 << 20;
 /// Bytes of one read from peers. `AT_ONCE` reads run in parallel.
 const READ: u64 = 4 << 20;
 const AT_ONCE: usize = 4;
@@ -222,7 +223,9 @@ impl BucketCopy<'_> {
             }
         }
         let kept = to.state.join(state_file_name(place));
-        let earlier = fs::read_to_string(&kept).ok();
+        let mut earlier = Vec::new();
+        let earlier = read_stream(&kept, MAX_STATE, &mut earlier).ok().map(|()| earlier);
+        let earlier = earlier.and_then(|text| String::from_utf8(text).ok());
         let mut upload = to.buckets.upload(place, size, &root, earlier.as_deref()).map_err(at)?;
         let mut result = self.parts(&file, &mut upload, &kept);
         if earlier.is_some() && matches!(&result, Err(CopyError::Bucket(BucketError::NotThere))) {
@@ -232,7 +235,7 @@ impl BucketCopy<'_> {
         }
         match result.and_then(|()| upload.finish().map_err(CopyError::Bucket)) {
             Ok(()) => {
-                drop(fs::remove_file(&kept));
+                drop(disk().remove_file(&kept));
                 self.summary.files += 1;
                 Ok(())
             }

@@ -337,7 +337,7 @@ fn taken(save: &SaveOptions, manifest: &Manifest) -> Result<Option<PathBuf>, Sav
         return Ok(None);
     }
     let to = Destination::choose(save, manifest)?;
-    Ok(to.map(|to| to.path).filter(|path| path.symlink_metadata().is_ok()))
+    Ok(to.map(|to| to.path).filter(|path| disk().metadata(path).is_ok()))
 }
 
 /// The file that `--overwrite` would replace, if its content is what the manifest names already.

@@ -1,8 +1,9 @@
 //! Lists in files that an operator writes: an entry in a line, `#` before a remark.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
+
+use xylem_store::read_stream;
 
 /// Why a file with a list cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -28,12 +29,13 @@ pub fn list_text(path: &Path, most: u64) -> Result<String, ListFileError> {
     if !path.metadata()?.is_file() {
         return Err(ListFileError::NotAFile);
     }
-    let mut text = String::new();
-    File::open(path)?.take(most.saturating_add(1)).read_to_string(&mut text)?;
-    match text.len() as u64 > most {
-        true => Err(ListFileError::TooLarge(most)),
-        false => Ok(text),
+    let mut text = Vec::new();
+    read_stream(path, most.saturating_add(1), &mut text)?;
+    if text.len() as u64 > most {
+        return Err(ListFileError::TooLarge(most));
     }
+    let no_text = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    String::from_utf8(text).map_err(|e| no_text(e).into())
 }
 
 /// The entries of a list, without remarks and empty lines, each with the number of its line from 1.

@@ -1,12 +1,10 @@
 //! [`NodeFile`]: a small file in a node's store, which is read and written as a whole.
 
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
 use xylem_base::disk;
 use xylem_hash::hash;
-use xylem_store::{Clobber, Durability, StoreError, write_whole};
+use xylem_store::{Clobber, Durability, OpenHow, StoreError, read_small, write_whole};
 
 /// Length of the hash at the end of a file with a checksum, bytes.
 const HASH_LEN: usize = 32;
@@ -35,14 +33,11 @@ impl NodeFile {
     /// The file cannot be read, is larger than permitted, or is no regular file.
     pub(crate) fn read(&self, store: &Path) -> Result<Option<Vec<u8>>, StoreError> {
         let path = self.path(store);
-        let failed = |e| StoreError::from_io("read", &path, None, e);
-        match path.symlink_metadata() {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(failed(e)),
-            Ok(meta) if meta.is_file() && meta.len() <= self.max => {
-                fs::read(&path).map(Some).map_err(failed)
+        match read_small(&*disk(), &path, OpenHow::ReadNoFollow, self.max) {
+            Err(StoreError::Corrupt { .. } | StoreError::Unsafe { .. }) => {
+                Err(self.damaged(store, "it is not a file that xylem writes"))
             }
-            Ok(_) => Err(self.damaged(store, "it is not a file that xylem writes")),
+            read => read,
         }
     }
 

@@ -1,9 +1,9 @@
 //! Stores where a relay's clients are, in `STORE/relay-clients`: a relay that was killed notifies them after its
 //! restart (docs/spec/reach.md, "A relay that has lost its state").
 
-use std::fs;
 use std::path::Path;
 
+use xylem_base::disk;
 use xylem_store::{Durability, StoreError};
 
 use crate::node_file::{NodeFile, hashed_content};
@@ -33,12 +33,13 @@ pub fn keep(store: &Path, clients: &[u8]) -> Result<(), StoreError> {
 /// Removes the file: a relay that ends in good order has notified its clients.
 pub fn forget(store: &Path) {
     // A file that stays only causes notices that clients ignore.
-    let _ = fs::remove_file(FILE.path(store));
+    let _ = disk().remove_file(&FILE.path(store));
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn a_damaged_client_file_is_an_error() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use xylem_base::{disk, os_bytes, os_path};
-use xylem_store::{Clobber, Store, StoreError, keep_private, write_atomically};
+use xylem_store::{Clobber, Store, StoreError, keep_private, read_stream, write_atomically};
 
 use crate::served::ServedCounts;
 
@@ -160,8 +160,9 @@ impl Registry {
     /// The system's; kind `InvalidData` for a file that is not a registry.
     pub fn load(store: &Path) -> Result<Self, StoreError> {
         let path = Self::folder_of(store).join(FILE);
-        match std::fs::read(&path) {
-            Ok(bytes) => Self::read(&bytes)
+        let mut bytes = Vec::new();
+        match read_stream(&path, u64::MAX, &mut bytes) {
+            Ok(()) => Self::read(&bytes)
                 .map_err(|e| StoreError::from_io("read the list of shares", &path, None, e)),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
             Err(e) => Err(StoreError::from_io("read the list of shares", &path, None, e)),

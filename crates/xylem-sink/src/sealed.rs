@@ -5,14 +5,13 @@
 //! are allowed, what is replaced and what stays, and compares every file with its root.
 
 use std::collections::{BTreeMap, HashSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_base::{Blame, Failure, Stop};
+use xylem_base::{Blame, Failure, Stop, disk};
 use xylem_files::overlay::{Ciphered, FILES, KEYS, LIST, Overlay, Virtual};
 use xylem_files::{LibraryEvent, ListedError, ListedFiles, Output, SaveOptions};
 use xylem_hash::{Hash, Hasher};
@@ -96,7 +95,7 @@ pub fn ciphertext_at(save: &SaveOptions, root: &Hash) -> Result<PathBuf, UnsealE
         Output::At(path) => Ok(path.with_file_name(name)),
         Output::Into(directory) => {
             if !directory.as_os_str().is_empty() && !directory.is_dir() {
-                let made = fs::create_dir(directory);
+                let made = disk().create_dir(directory, 0o777);
                 made.map_err(|_| SaveError::NoDirectory(directory.clone()))?;
             }
             Ok(directory.join(name))

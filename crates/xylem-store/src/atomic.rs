@@ -10,9 +10,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::StoreError;
-use crate::file::{FileRef, Owner, open_locked};
+use crate::file::{FileRef, Owner, open_locked, read_whole, require_regular};
 use crate::long_names::name_around;
-use crate::medium::{Clobber, Medium};
+use crate::medium::{Clobber, Medium, OpenHow};
 
 /// Most temporary names that are tried while others write the same file.
 const MAX_WRITERS: u32 = 16;
@@ -131,6 +131,26 @@ pub fn write_whole(
         let _ = medium.remove_file(&temporary);
     }
     written
+}
+
+/// Reads a small file whole; `None` if there is none. The counterpart of [`write_atomically`].
+///
+/// # Errors
+/// [`StoreError::Unsafe`] if it is no regular file, or a link that `how` refuses; [`StoreError::Corrupt`] if it has more
+/// than `most` bytes; the medium's.
+pub fn read_small(
+    medium: &dyn Medium,
+    path: &Path,
+    how: OpenHow,
+    most: u64,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let file = match medium.open(path, how) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+        file => file.map_err(|e| StoreError::from_io("read", path, None, e))?,
+    };
+    let file = FileRef::new(file, path);
+    require_regular(path, &file.metadata()?)?;
+    read_whole(&file, most).map(Some)
 }
 
 /// Whether `path` is a temporary name of [`write_atomically`]. Removes it if a killed process left it; leaves it alone

@@ -11,11 +11,13 @@ mod in_order;
 mod opened;
 #[cfg(not(unix))]
 mod portable;
+mod stream;
 #[cfg(unix)]
 mod unix;
 
 pub use in_order::in_order;
 #[cfg(not(unix))]
 pub use portable::DiskMedium;
+pub use stream::read_stream;
 #[cfg(unix)]
 pub use unix::DiskMedium;

@@ -103,12 +103,14 @@ mod staging;
 mod check;
 mod collect;
 
-pub use atomic::{Durability, install, remove_unfinished, write_atomically, write_whole};
+pub use atomic::{
+    Durability, install, read_small, remove_unfinished, write_atomically, write_whole,
+};
 pub use catalog::KnownPaths;
 pub use check::{TreeCheck, check_growing_tree, check_tree, segments_of_outboard};
 pub use collect::{CollectOptions, CollectSummary};
 pub use dirs::{create_dirs, keep_private, require_private};
-pub use disk::{DiskMedium, in_order};
+pub use disk::{DiskMedium, in_order, read_stream};
 pub use error::{Difference, StoreError};
 
 pub use attributes::{Attributes, OverwritePolicy, RefusedAttributes, set_attributes};
@@ -139,5 +141,5 @@ pub use serve::{FileCache, SharedFile, SharedRead, limit_open_files};
 pub use sparse::{SparseReader, is_zero};
 pub use staging::{IsSpared, MAX_SMALL_FILE, MergeTarget, SmallFile, Staging, TargetListing};
 pub use store::{NewFile, Store};
-pub use sweep::MAX_DEPTH;
+pub use sweep::{MAX_DEPTH, remove_tree};
 pub use unfinished::{Unfinished, UnfinishedKind};

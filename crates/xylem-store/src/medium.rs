@@ -142,6 +142,16 @@ pub trait Medium: Send + Sync {
     }
     /// Renames within the place.
     fn rename(&self, from: &Path, to: &Path, clobber: Clobber) -> io::Result<()>;
+    /// Exchanges the names of two files in one step. [`io::ErrorKind::Unsupported`] if the file system has no such step.
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        let _ = (one, other);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Copies the content and the permission bits of the file `from` to `to`, which is replaced byte by byte if it
+    /// exists. A link at `from` is followed.
+    fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        copy_by_reads(self, from, to)
+    }
     /// Removes a file or a link.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty directory.
@@ -187,8 +197,19 @@ pub trait Medium: Send + Sync {
         let _ = path;
         Ok(None)
     }
+    /// Bytes that the file system of `path` can hold, taken ones included; `None` if that is not reported.
+    fn total_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
+        let _ = path;
+        Ok(None)
+    }
     /// Makes the names in a directory durable.
     fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    /// Makes everything on the file system of `path` durable: all content, attributes and names.
+    /// [`io::ErrorKind::Unsupported`] if the system has no such call.
+    fn sync_all(&self, path: &Path) -> io::Result<()> {
+        let _ = path;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Notices other programs' access to a file.
@@ -243,6 +264,38 @@ pub trait MediumFile: Send + Sync {
     /// Takes the exclusive advisory lock, held until the file is closed: `false` if another open
     /// file holds it.
     fn try_lock(&self) -> io::Result<bool>;
+    /// Whether another open file holds the lock. Asking takes a lock that excludes no other question, for a moment.
+    fn is_locked(&self) -> io::Result<bool> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// As [`MediumFile::try_lock`], but waits for the lock. [`io::ErrorKind::Unsupported`] if there are no locks.
+    fn lock(&self) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// Bytes that [`copy_by_reads`] holds in memory.
+const COPY_PIECE: usize = 256 * 1024;
+
+/// Does [`Medium::copy`] by reads and writes.
+pub(crate) fn copy_by_reads(
+    medium: &(impl Medium + ?Sized),
+    from: &Path,
+    to: &Path,
+) -> io::Result<()> {
+    let source = medium.open(from, OpenHow::Read)?;
+    let mode = source.metadata()?.mode;
+    let copy = medium.open(to, OpenHow::Create { mode })?;
+    copy.set_len(0)?;
+    let (mut piece, mut at) = (vec![0; COPY_PIECE], 0);
+    loop {
+        let got = read_full_by(|buf, at| source.read_at(buf, at), &mut piece, at)?;
+        write_all_at(&*copy, &piece[..got], at)?;
+        at += got as u64;
+        if got < COPY_PIECE {
+            return copy.set_mode(mode);
+        }
+    }
 }
 
 /// Reads by `read` until `buf` is full or the file ends; returns the bytes read.

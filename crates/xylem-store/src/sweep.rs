@@ -134,11 +134,21 @@ pub(crate) fn cannot_be_set(kind: io::ErrorKind) -> bool {
 
 /// Opens a directory below `dir`, first giving ourselves permission if need be.
 fn enter(dir: &dyn Medium, name: &Path, shown: &Path) -> Result<Arc<dyn Medium>, StoreError> {
-    dir.open_dir(name).map_err(|e| StoreError::from_io("open the directory", shown, None, e))
+    let opened = match dir.open_dir(name) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            dir.set_mode(name, 0o700).and_then(|()| dir.open_dir(name))
+        }
+        opened => opened,
+    };
+    opened.map_err(|e| StoreError::from_io("open the directory", shown, None, e))
 }
 
-/// Removes a tree without following links; no error if there is none.
-pub(crate) fn remove_tree(medium: &dyn Medium, path: &Path) -> Result<(), StoreError> {
+/// Removes a file, or a directory of ours with everything in it, without following links; directories may deny us access.
+/// No error if there is none.
+///
+/// # Errors
+/// The medium's; [`StoreError::Unsafe`] if directories are nested too deep.
+pub fn remove_tree(medium: &dyn Medium, path: &Path) -> Result<(), StoreError> {
     match medium.metadata(path) {
         Ok(meta) if meta.kind == FileKind::Directory => remove_tree_at(medium, path, path, 0),
         Ok(_) => medium.remove_file(path).map_err(|e| StoreError::from_io("remove", path, None, e)),

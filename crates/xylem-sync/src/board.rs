@@ -4,8 +4,7 @@
 //! second. The file `status.lock` beside it is locked as long as that process lives, which distinguishes running
 //! processes from killed ones.
 
-use std::fs::{self, File, TryLockError};
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +15,7 @@ use xylem_base::{disk, os_path};
 use xylem_files::Only;
 use xylem_folder::{HomeError, MemberStatement, ObstacleKind, Obstacles, SyncHome};
 use xylem_node::{at_changes, wall_clock};
-use xylem_store::{Clobber, write_atomically};
+use xylem_store::{Clobber, FileRef, OpenHow, read_small, write_atomically};
 
 use crate::error::SyncError;
 
@@ -327,7 +326,8 @@ impl StatusBoard {
         let lock = home.dir().join(LOCK);
         let failed = SyncError::disk(&lock);
         // A reader of the status may hold the lock for a moment.
-        let held = File::create(&lock).and_then(|file| file.lock().map(|()| file));
+        let held = disk().open(&lock, OpenHow::Create { mode: 0o666 });
+        let held = held.and_then(|file| file.lock().map(|()| FileRef::new(file, &*lock)));
         let held = held.map_err(&failed)?;
         let (changed, changes) = sync_channel(1);
         let mut posted = self.held();
@@ -366,7 +366,7 @@ impl BoardState {
 pub(crate) struct StatusWriter {
     board: StatusBoard,
     writer: Option<JoinHandle<()>>,
-    _held: File,
+    _held: FileRef,
 }
 
 impl Drop for StatusWriter {
@@ -382,7 +382,7 @@ impl Drop for StatusWriter {
 
 /// Whether the folder is paused: nothing is published or applied.
 pub fn is_paused(home: &SyncHome) -> bool {
-    paused(home).symlink_metadata().is_ok()
+    disk().metadata(&paused(home)).is_ok()
 }
 
 /// The file that marks a pause.
@@ -397,8 +397,8 @@ pub(crate) fn paused(home: &SyncHome) -> PathBuf {
 pub fn pause(home: &SyncHome, pause: bool) -> Result<(), SyncError> {
     let path = paused(home);
     let done = match pause {
-        true => File::create(&path).map(drop),
-        false => fs::remove_file(&path),
+        true => disk().open(&path, OpenHow::Create { mode: 0o666 }).map(drop),
+        false => disk().remove_file(&path),
     };
     match done {
         Err(e) if pause || e.kind() != io::ErrorKind::NotFound => Err(SyncError::disk(&path)(e)),
@@ -408,12 +408,11 @@ pub fn pause(home: &SyncHome, pause: bool) -> Result<(), SyncError> {
 
 /// Reads the status from a folder's directory in the store; `None` if none can be read.
 fn read(dir: &Path) -> Option<SyncStatus> {
-    let mut text = Vec::new();
-    File::open(dir.join(FILE)).ok()?.take(MAX_STATUS).read_to_end(&mut text).ok()?;
+    let disk = disk();
+    let text = read_small(&*disk, &dir.join(FILE), OpenHow::Read, MAX_STATUS).ok()??;
     let mut status: SyncStatus = serde_json::from_slice(&text).ok()?;
-    let runs = File::open(dir.join(LOCK))
-        .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)));
-    if !runs {
+    let lock = disk.open(&dir.join(LOCK), OpenHow::Read);
+    if !lock.and_then(|lock| lock.is_locked()).unwrap_or(false) {
         status.end();
     }
     Some(status)
@@ -421,8 +420,9 @@ fn read(dir: &Path) -> Option<SyncStatus> {
 
 /// Returns the status of all folders that were ever kept in step with a store, sorted by path.
 pub fn all_statuses(store: &Path) -> Vec<SyncStatus> {
-    let entries = fs::read_dir(store.join("sync")).into_iter().flatten().flatten();
-    let found = entries.take(MAX_FOLDERS).filter_map(|entry| read(&entry.path()));
+    let dir = store.join("sync");
+    let entries = disk().list_dir(&dir).unwrap_or_default().into_iter();
+    let found = entries.take(MAX_FOLDERS).filter_map(|entry| read(&dir.join(entry.name)));
     let mut all: Vec<SyncStatus> = found.collect();
     all.sort_by(|a, b| a.folder.cmp(&b.folder));
     all
@@ -433,6 +433,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use std::fs;
 
     fn home(base: &Path) -> SyncHome {
         let (store, folder) = (base.join("store"), base.join("folder"));

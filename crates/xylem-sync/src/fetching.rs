@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use xylem_base::{Stop, os_bytes};
+use xylem_base::{FileMedium, Stop, os_bytes};
 use xylem_files::{Existing, Only, Output, SaveOptions};
 use xylem_folder::{FolderError, MAX_INDEX, MemberStatement, StoredIndex};
 use xylem_node::{Event, GetError, GetOptions, get};
@@ -50,7 +50,7 @@ pub(crate) fn index(
             e.into()
         });
     }
-    let index = StoredIndex::open(at).map_err(|e| match e {
+    let index = StoredIndex::open(&FileMedium::default(), at).map_err(|e| match e {
         FolderError::Index { why, .. } => odd(why.into()),
         e => odd(e.into()),
     })?;

@@ -1,14 +1,13 @@
 //! [`sync()`]: keeps a folder in step with those of other members (docs/spec/sync.md, "Folders").
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use xylem_base::{FileMedium, Stop, canonical};
+use xylem_base::{FileMedium, Stop, canonical, disk};
 use xylem_files::walk::Selection;
 use xylem_folder::{
     FolderWatcher, HomeError, Invitation, LastRun, LinkRefusal, NotAdmitted, OWN, RoleSchema,
@@ -23,6 +22,7 @@ use xylem_node::{
 use xylem_object::ticket::Address;
 use xylem_object::{PublisherId, PublisherKey};
 use xylem_peers::reachable::{PeerAddress, PeerUri, Relay};
+use xylem_store::create_dirs;
 
 use crate::board::{FolderStep, StatusBoard, SyncStatus, paused};
 use crate::error::{OldPlaceError, SyncError};
@@ -315,7 +315,8 @@ pub fn sync(
         return Err(SyncError::Name(name.clone()));
     }
     let path = canonical(&options.folder)?;
-    fs::create_dir_all(&options.store).map_err(SyncError::disk(&options.store))?;
+    let medium = FileMedium::default();
+    create_dirs(&*medium, &options.store)?;
     let home = SyncHome::open(&options.store, &path, options.joins.as_ref())?;
     if let Some(schema) = &options.schema {
         home.give_schema(schema.clone(), wall_clock().milliseconds())?;
@@ -338,7 +339,8 @@ pub fn sync(
             list.display()
         )));
     }
-    let mut folder = SyncFolder::open(&path, home.dir(), key.public().key_id().0, &name)?;
+    let me = key.public().key_id().0;
+    let mut folder = SyncFolder::open(&medium, &path, home.dir(), me, &name)?;
     let _claim = home.claim(&path)?;
     folder.keep_versions(options.versions.unwrap_or_default());
     folder.exchange_attributes(options.xattrs.unwrap_or_default());
@@ -367,7 +369,7 @@ pub fn sync(
         code_dht: None,
         witnesses: Vec::new(),
         store: options.store.clone(),
-        medium: FileMedium::default(),
+        medium,
     };
     let link_key = xylem_keys::load_or_create(&options.store.join("keys").join("link"))?;
     let link_key = StaticKey::from_bytes(link_key).public().0;
@@ -413,7 +415,7 @@ pub fn sync(
         let pass = move || {
             loop {
                 // A pause ends the present fetch, too.
-                if paused.symlink_metadata().is_ok() {
+                if disk().metadata(&paused).is_ok() {
                     asking.halt();
                 }
                 let said = match mesh_news.recv_timeout(asking.check_interval()) {

@@ -143,7 +143,7 @@ impl<'a> SyncMember<'a> {
         let roles = Membership::new(founder, roles, wall_clock().milliseconds());
         let (log, shown) = (MemberLog::open(&home.history_file())?, home.presentation()?);
         let links = MemberLinks::new(home.linked_members());
-        let staged = Staged::at(folder.own("staged"));
+        let staged = Staged::at(folder.medium(), folder.own("staged"));
         Ok(Self {
             options,
             path,

@@ -2,13 +2,13 @@
 //! content is kept until no member's version needs it, whichever version of which folder it came with.
 
 use std::collections::{HashMap, HashSet};
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use xylem_base::os_path;
+use xylem_base::{FileMedium, os_path};
 use xylem_folder::holds_content;
 use xylem_hash::Hash;
+use xylem_store::{Clobber, FileKind, Medium};
 
 /// Suffix after the root for a part of a file.
 const PART: &str = ".part";
@@ -17,6 +17,7 @@ const NEW: &str = ".new";
 
 /// See the module's documentation.
 pub(crate) struct Staged {
+    medium: FileMedium,
     dir: PathBuf,
     /// Roots of files that were verified in this run.
     proven: HashSet<Hash>,
@@ -24,8 +25,24 @@ pub(crate) struct Staged {
 
 impl Staged {
     /// Opens the content in `dir`. Content of an earlier run is not trusted before it is verified.
-    pub(crate) fn at(dir: PathBuf) -> Self {
-        Self { dir, proven: HashSet::new() }
+    pub(crate) fn at(medium: &FileMedium, dir: PathBuf) -> Self {
+        Self { medium: medium.clone(), dir, proven: HashSet::new() }
+    }
+
+    fn is_file(&self, path: &Path) -> bool {
+        self.medium.metadata(path).is_ok_and(|meta| meta.kind == FileKind::File)
+    }
+
+    /// Gives a file another name in the directory; a file of that name is replaced.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.medium.rename(from, to, Clobber::Replace)
+    }
+
+    fn make_dir(&self) -> io::Result<()> {
+        match self.medium.create_dir(&self.dir, 0o777) {
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }
     }
 
     /// The directory of whole files, each named by its root.
@@ -45,43 +62,43 @@ impl Staged {
     pub(crate) fn has(&mut self, root: &Hash) -> bool {
         let path = self.whole_at(root);
         if self.proven.contains(root) {
-            if path.is_file() {
+            if self.is_file(&path) {
                 return true;
             }
             self.proven.remove(root);
             return false;
         }
-        if !path.is_file() {
+        if !self.is_file(&path) {
             return false;
         }
-        if holds_content(&path, root) {
+        if holds_content(&*self.medium, &path, root) {
             self.proven.insert(*root);
             return true;
         }
         // Perhaps a loss of power before it was on the disk: keep it as a part.
-        let _ = fs::rename(&path, self.part_at(root));
+        let _ = self.rename(&path, &self.part_at(root));
         false
     }
 
     /// The parts of contents that have not arrived completely.
     pub(crate) fn parts(&self, wanted: &HashMap<Hash, Vec<u8>>) -> HashMap<Hash, PathBuf> {
         let parts = wanted.keys().map(|root| (*root, self.part_at(root)));
-        parts.filter(|(_, path)| path.is_file()).collect()
+        parts.filter(|(_, path)| self.is_file(path)).collect()
     }
 
     /// Copies a file that may hold this content; returns whether it does.
     pub(crate) fn copy(&mut self, from: &Path, root: &Hash) -> io::Result<bool> {
-        fs::create_dir_all(&self.dir)?;
+        self.make_dir()?;
         let new = self.dir.join(format!("{root}{NEW}"));
-        let copied = fs::copy(from, &new);
-        let is_it = copied.is_ok() && holds_content(&new, root);
+        let copied = self.medium.copy(from, &new);
+        let is_it = copied.is_ok() && holds_content(&*self.medium, &new, root);
         if is_it {
-            fs::rename(&new, self.whole_at(root))?;
+            self.rename(&new, &self.whole_at(root))?;
             self.proven.insert(*root);
         } else {
-            let _ = fs::remove_file(&new);
+            let _ = self.medium.remove_file(&new);
         }
-        copied.map(|_| is_it)
+        copied.map(|()| is_it)
     }
 
     /// Takes content that a fetch has put into the directory `fetched`, each at its path of `wanted`. The fetch has
@@ -91,21 +108,21 @@ impl Staged {
         fetched: &Path,
         wanted: &HashMap<Hash, Vec<u8>>,
     ) -> io::Result<()> {
-        fs::create_dir_all(&self.dir)?;
+        self.make_dir()?;
         // A fetched directory has the permissions of the original, which may forbid removal.
-        permit_all(fetched);
+        permit_all(&*self.medium, fetched);
         for (root, path) in wanted {
-            match fs::rename(fetched.join(os_path(path)), self.whole_at(root)) {
+            match self.rename(&fetched.join(os_path(path)), &self.whole_at(root)) {
                 Ok(()) => {
                     self.proven.insert(*root);
-                    let _ = fs::remove_file(self.part_at(root));
+                    let _ = self.medium.remove_file(&self.part_at(root));
                 }
                 // The fetch has refused this path.
                 Err(e) if is_absent(&e) => {}
                 Err(e) => return Err(e),
             }
         }
-        remove_tree(fetched)
+        remove_tree(&*self.medium, fetched)
     }
 
     /// Takes what a failed or interrupted fetch has left in `fetched`: whole files, and parts.
@@ -114,38 +131,37 @@ impl Staged {
         fetched: &Path,
         wanted: &HashMap<Hash, Vec<u8>>,
     ) -> io::Result<()> {
-        if fetched.symlink_metadata().is_err() {
+        if self.medium.metadata(fetched).is_err() {
             return Ok(());
         }
-        fs::create_dir_all(&self.dir)?;
-        permit_all(fetched);
+        self.make_dir()?;
+        permit_all(&*self.medium, fetched);
         for (root, path) in wanted {
             let from = fetched.join(os_path(path));
-            if !from.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+            if !self.is_file(&from) {
                 continue;
             }
-            if holds_content(&from, root) {
-                fs::rename(&from, self.whole_at(root))?;
+            if holds_content(&*self.medium, &from, root) {
+                self.rename(&from, &self.whole_at(root))?;
                 self.proven.insert(*root);
             } else {
-                fs::rename(&from, self.part_at(root))?;
+                self.rename(&from, &self.part_at(root))?;
             }
         }
-        remove_tree(fetched)
+        remove_tree(&*self.medium, fetched)
     }
 
     /// Drops all content except `wanted`. What cannot be removed is tried another time.
     pub(crate) fn keep_only(&mut self, wanted: &HashSet<Hash>) {
-        for entry in fs::read_dir(&self.dir).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
+        for entry in self.medium.list_dir(&self.dir).unwrap_or_default() {
+            let name = entry.name.to_string_lossy();
             let root = name.strip_suffix(PART).unwrap_or(&name).parse::<Hash>().ok();
             if root.is_none_or(|root| !wanted.contains(&root)) {
-                let _ = fs::remove_file(entry.path());
+                let _ = self.medium.remove_file(&self.dir.join(&entry.name));
             }
         }
         self.proven.retain(|root| wanted.contains(root));
-        let _ = fs::remove_dir(&self.dir);
+        let _ = self.medium.remove_dir(&self.dir);
     }
 }
 
@@ -154,35 +170,27 @@ fn is_absent(e: &io::Error) -> bool {
 }
 
 /// Removes a directory of ours with all that is in it, even if its directories are write-protected.
-pub(crate) fn remove_tree(dir: &Path) -> io::Result<()> {
-    let Err(first) = fs::remove_dir_all(dir) else { return Ok(()) };
-    if first.kind() == io::ErrorKind::NotFound {
-        return Ok(());
-    }
-    permit_all(dir);
-    fs::remove_dir_all(dir)
+pub(crate) fn remove_tree(medium: &dyn Medium, dir: &Path) -> io::Result<()> {
+    xylem_store::remove_tree(medium, dir).map_err(io::Error::other)
 }
 
-#[cfg(unix)]
-fn permit_all(dir: &Path) {
-    use std::os::unix::fs::PermissionsExt;
+/// Gives us all rights to a directory and to those below it.
+fn permit_all(medium: &dyn Medium, dir: &Path) {
     let mut dirs = vec![dir.to_path_buf()];
     while let Some(dir) = dirs.pop() {
-        let _ = fs::set_permissions(&dir, fs::Permissions::from_mode(0o700));
-        for entry in fs::read_dir(&dir).into_iter().flatten().flatten() {
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                dirs.push(entry.path());
+        let _ = medium.set_mode(&dir, 0o700);
+        for entry in medium.list_dir(&dir).unwrap_or_default() {
+            if entry.kind == FileKind::Directory {
+                dirs.push(dir.join(entry.name));
             }
         }
     }
 }
 
-#[cfg(not(unix))]
-fn permit_all(_dir: &Path) {}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     fn hash(content: &[u8]) -> Hash {
         xylem_hash::hash(content)
@@ -204,7 +212,7 @@ mod tests {
         let (whole, part, none) = (hash(b"whole"), hash(b"part"), hash(b"none"));
         let wanted = [(whole, "d/whole"), (part, "part"), (none, "none")];
         let wanted: HashMap<_, _> = wanted.map(|(root, path)| (root, path.into())).into();
-        let mut staged = Staged::at(at.clone());
+        let mut staged = Staged::at(&FileMedium::default(), at.clone());
         staged.keep(&fetched, &wanted).unwrap();
         assert!(!fetched.exists());
         assert_eq!([whole, part, none].map(|root| staged.has(&root)), [true, false, false]);
@@ -213,7 +221,7 @@ mod tests {
         assert_eq!(fs::read(&parts[&part]).unwrap(), b"par");
         // Another run trusts nothing that it has not verified.
         fs::write(at.join(whole.to_string()), "whelo").unwrap();
-        let mut again = Staged::at(at.clone());
+        let mut again = Staged::at(&FileMedium::default(), at.clone());
         assert!(!again.has(&whole));
         assert_eq!(again.parts(&wanted).len(), 2);
         again.keep_only(&[part].into());
@@ -227,7 +235,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (from, at) = (dir.path().join("from"), dir.path().join("staged"));
         fs::write(&from, "content").unwrap();
-        let mut staged = Staged::at(at.clone());
+        let mut staged = Staged::at(&FileMedium::default(), at.clone());
         assert!(!staged.copy(&from, &hash(b"other")).unwrap());
         assert!(fs::read_dir(&at).unwrap().next().is_none());
         assert!(staged.copy(&from, &hash(b"content")).unwrap());

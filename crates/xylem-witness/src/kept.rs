@@ -1,11 +1,10 @@
 //! [`Cosigned`]: the newest co-signature of each named witness, as a share stores and serves them.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use xylem_base::UnixTime;
+use xylem_base::{UnixTime, disk};
 use xylem_files::Testimony;
 use xylem_forward::FaceId;
 use xylem_object::Manifest;
@@ -13,12 +12,15 @@ use xylem_object::witness::{
     MAX_COSIGNATURE, MAX_COSIGNATURES, SubmissionReply, Witness, WitnessStatement, WitnessSubject,
     decode_list, encode_list,
 };
+use xylem_store::{Clobber, Durability, OpenHow, create_dirs, read_small, write_whole};
 
 use super::MAX_AHEAD_MS;
 use super::demand::named;
 use super::error::CosigningError;
 
 const DIR: &str = "witnessed";
+/// Co-signatures are public.
+const FILE_MODE: u32 = 0o644;
 const MAX_FILE: u64 = (MAX_COSIGNATURES * (MAX_COSIGNATURE + 2) + 2) as u64;
 /// Most signatures that are verified for one face in a second: enough for a few witnesses with a few publications.
 const PER_SECOND: u32 = 16;
@@ -195,8 +197,8 @@ impl Cosigned {
     /// of witnesses that are no longer named are not served.
     fn read(&self, subject: &WitnessSubject) -> Vec<Option<StoredCosignature>> {
         let path = self.path(subject);
-        let short = path.symlink_metadata().is_ok_and(|m| m.is_file() && m.len() <= MAX_FILE);
-        let file = if short { fs::read(&path).unwrap_or_default() } else { Vec::new() };
+        let file = read_small(&*disk(), &path, OpenHow::ReadNoFollow, MAX_FILE);
+        let file = file.ok().flatten().unwrap_or_default();
         let packets = decode_list(&file).unwrap_or_default();
         let of = |by: &Witness| {
             let own = packets.iter().filter(|packet| by.is_named_by(packet));
@@ -210,8 +212,11 @@ impl Cosigned {
     /// Writes the file without waiting for the device: a witness submits a lost co-signature again.
     fn write(&mut self, subject: &WitnessSubject) {
         let (path, list) = (self.path(subject), self.list(subject));
-        if fs::write(&path, &list).is_err() && fs::create_dir_all(&self.dir).is_ok() {
-            let _ = fs::write(&path, &list);
+        let disk = disk();
+        let write =
+            || write_whole(&*disk, &path, &list, FILE_MODE, Clobber::Replace, Durability::Cached);
+        if write().is_err() && create_dirs(&*disk, &self.dir).is_ok() {
+            let _ = write();
         }
     }
 }

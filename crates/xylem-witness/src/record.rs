@@ -6,18 +6,19 @@
 //! names one, shows that the store was put back from a backup.
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, clippy::cast_possible_truncation))]
 
-use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use xylem_base::{UnixTime, disk};
+use xylem_base::{FileMedium, UnixTime, disk};
 use xylem_hash::Hash;
 use xylem_object::witness::{
     Evidence, SignedVersion, VersionStep, Witness, WitnessStatement, WitnessSubject, cosign, step,
 };
 use xylem_object::{PublisherId, Ticket};
 use xylem_packet::{Data, Name, NameRef};
-use xylem_store::{Clobber, StoreError, create_dirs, write_atomically};
+use xylem_store::{
+    Clobber, FileRef, Medium, OpenHow, StoreError, create_dirs, read_small, write_atomically,
+};
 use xylem_trust::{Signer, key_name_of};
 
 use super::error::CosigningError;
@@ -46,11 +47,12 @@ struct SeenVersion {
 /// A witness's record of one publication.
 #[derive(Debug)]
 pub struct WitnessRecord {
+    medium: FileMedium,
     path: PathBuf,
     /// The copy in another place.
     copy: Option<PathBuf>,
     /// Lock that is held while the record is open.
-    _lock: File,
+    _lock: FileRef,
     identity: Name,
     /// Root of the ticket with which the record began.
     asked: Hash,
@@ -62,14 +64,19 @@ impl WitnessRecord {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn object_of(store: &Path, ticket: &Ticket) -> Result<Option<Name>, CosigningError> {
+    pub fn object_of(
+        medium: &FileMedium,
+        store: &Path,
+        ticket: &Ticket,
+    ) -> Result<Option<Name>, CosigningError> {
         let dir = store.join(DIR);
-        let entries = match fs::read_dir(&dir) {
+        let entries = match medium.list_dir(&dir) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             entries => entries.map_err(at(&dir, "read"))?,
         };
-        for entry in entries.flatten().take(MAX_RECORDS) {
-            let Ok(Some((asked, seen))) = read(&entry.path()) else { continue };
+        for entry in entries.into_iter().take(MAX_RECORDS) {
+            let read = read(&**medium, &dir.join(entry.name));
+            let Ok(Some((asked, seen))) = read else { continue };
             if asked == ticket.root && seen.newest.publisher == ticket.publisher {
                 return Ok(Some(seen.newest.object));
             }
@@ -83,6 +90,7 @@ impl WitnessRecord {
     /// # Errors
     /// [`CosigningError::Busy`], [`CosigningError::Damaged`], [`CosigningError::OlderThanCopy`], the file system's.
     pub fn open(
+        medium: &FileMedium,
         store: &Path,
         copies: Option<&Path>,
         publisher: PublisherId,
@@ -98,17 +106,18 @@ impl WitnessRecord {
         let key = signer.public().map(|key| key.digest()).unwrap_or_default();
         let which = xylem_hash::hash(&[&subject.id()[..], &key].concat());
         let dir = store.join(DIR);
-        create_dirs(&*disk(), &dir)?;
+        create_dirs(&**medium, &dir)?;
         let path = dir.join(format!("{which}.seen"));
-        let lock = lock(&path)?;
-        let read = read(&path)?;
+        let lock = lock(&**medium, &path)?;
+        let read = read(&**medium, &path)?;
         let other = |seen: &SeenVersion| seen.newest.subject() != subject;
         if read.as_ref().is_some_and(|(_, seen)| other(seen)) {
             return Err(CosigningError::Damaged(path));
         }
         let (asked, seen) = read.map_or((ticket.root, None), |(asked, seen)| (asked, Some(seen)));
         let copy = copies.map(|copies| copies.join(format!("{which}.seen")));
-        let record = Self { path, copy, _lock: lock, identity, asked, seen };
+        let medium = medium.clone();
+        let record = Self { medium, path, copy, _lock: lock, identity, asked, seen };
         record.check_copy()?;
         Ok(record)
     }
@@ -117,9 +126,10 @@ impl WitnessRecord {
     fn check_copy(&self) -> Result<(), CosigningError> {
         let Some(copy) = &self.copy else { return Ok(()) };
         let copies = copy.parent().unwrap_or(copy);
-        copies.metadata().map_err(at(copies, "look at"))?;
+        // The directory may be a link.
+        self.medium.list_dir(copies).map_err(at(copies, "look at"))?;
         let said_ms = |seen: &SeenVersion| seen.said.time_ms;
-        let (here, there) = (self.seen.as_ref().map(said_ms), read(copy)?);
+        let (here, there) = (self.seen.as_ref().map(said_ms), read(&*self.medium, copy)?);
         let there = there.as_ref().map(|(_, seen)| said_ms(seen));
         if there > here {
             let (record, copy) = (self.path.clone(), copy.clone());
@@ -133,7 +143,7 @@ impl WitnessRecord {
 
     fn write_copy(&self, file: &[u8]) -> Result<(), CosigningError> {
         if let Some(copy) = &self.copy {
-            write_atomically(&*disk(), copy, file, 0o600, Clobber::Replace)?;
+            write_atomically(&*self.medium, copy, file, 0o600, Clobber::Replace)?;
         }
         Ok(())
     }
@@ -218,7 +228,7 @@ impl WitnessRecord {
         let cosignature = cosign(&said, self.identity.as_ref(), signer)?;
         let seen = SeenVersion { newest, said, cosignature };
         let file = write(&self.asked, &seen);
-        write_atomically(&*disk(), &self.path, &file, 0o600, Clobber::Replace)?;
+        write_atomically(&*self.medium, &self.path, &file, 0o600, Clobber::Replace)?;
         self.seen = Some(seen);
         // A process that ends here leaves an older copy, which the next one replaces.
         self.write_copy(&file)
@@ -250,26 +260,25 @@ fn at(path: &Path, doing: &'static str) -> impl FnOnce(io::Error) -> StoreError 
     move |e| StoreError::from_io(doing, path, None, e)
 }
 
-fn lock(path: &Path) -> Result<File, CosigningError> {
+fn lock(medium: &dyn Medium, path: &Path) -> Result<FileRef, CosigningError> {
     let path = path.with_extension("lock");
-    let file =
-        OpenOptions::new().create(true).append(true).open(&path).map_err(at(&path, "open"))?;
+    let file = medium.open(&path, OpenHow::Create { mode: 0o666 }).map_err(at(&path, "open"))?;
     match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(CosigningError::Busy(path)),
-        Err(TryLockError::Error(e)) => Err(at(&path, "lock")(e).into()),
+        Ok(true) => Ok(FileRef::new(file, path)),
+        Ok(false) => Err(CosigningError::Busy(path)),
+        Err(e) => Err(at(&path, "lock")(e).into()),
     }
 }
 
 /// Reads a record; `None` if there is none.
-fn read(path: &Path) -> Result<Option<(Hash, SeenVersion)>, CosigningError> {
-    let len = match path.symlink_metadata() {
-        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
-        meta => meta.map_err(at(path, "read"))?.len(),
-    };
-    let bytes =
-        if len > MAX_FILE { Vec::new() } else { fs::read(path).map_err(at(path, "read"))? };
-    parse(&bytes).map(Some).ok_or_else(|| CosigningError::Damaged(path.to_path_buf()))
+fn read(medium: &dyn Medium, path: &Path) -> Result<Option<(Hash, SeenVersion)>, CosigningError> {
+    let damaged = || CosigningError::Damaged(path.to_path_buf());
+    match read_small(medium, path, OpenHow::Read, MAX_FILE) {
+        Err(StoreError::Corrupt { .. }) => Err(damaged()),
+        Err(e) => Err(e.into()),
+        Ok(None) => Ok(None),
+        Ok(Some(bytes)) => parse(&bytes).map(Some).ok_or_else(damaged),
+    }
 }
 
 /// Encodes a record: magic | root of the ticket 32 | publisher 32 | (length u32, packet) of manifest and co-signature |
@@ -316,6 +325,9 @@ pub(super) mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use std::fs;
+    use std::sync::Arc;
+    use xylem_faults::{DiskFault, FaultMedium};
     use xylem_keys::{KeyKind, Keyring};
     use xylem_object::witness::{HistorySplit, StepError};
     use xylem_object::{Growing, Manifest, PublisherKey, naming, sign_manifest};
@@ -414,7 +426,77 @@ pub(super) mod tests {
         object: NameRef<'_>,
         first: &SignedVersion,
     ) -> Result<WitnessRecord, CosigningError> {
-        WitnessRecord::open(store, copies, first.publisher, object, &ticket(first), &signer())
+        WitnessRecord::open(
+            &FileMedium::default(),
+            store,
+            copies,
+            first.publisher,
+            object,
+            &ticket(first),
+            &signer(),
+        )
+    }
+
+    /// What left as a co-signature is in the record, whatever the disk does, and the next attempt succeeds.
+    #[test]
+    fn a_failing_disk_forgets_no_cosignature() {
+        let (one, two) = (version(1, b"one", false), version(2, b"two", false));
+        let object = one.object.clone();
+        let opened = |medium: &FaultMedium| {
+            let medium = FileMedium::from(Arc::new(medium.clone()));
+            let (store, copies) = (Path::new("/store"), Some(Path::new("/copies")));
+            let ticket = ticket(&one);
+            WitnessRecord::open(
+                &medium,
+                store,
+                copies,
+                one.publisher,
+                object.as_ref(),
+                &ticket,
+                &signer(),
+            )
+        };
+        // The faults of the disk's steps, of looks and of reads.
+        let faults = [DiskFault::Once, DiskFault::Full, DiskFault::Torn, DiskFault::Dead];
+        let faults = faults.map(Some).into_iter().chain([None]);
+        for (which, fault) in faults.enumerate() {
+            for n in 0.. {
+                let medium = FaultMedium::new();
+                medium.create_dir(Path::new("/copies"), 0o700).unwrap();
+                medium.sync_dir(Path::new("/")).unwrap();
+                match fault {
+                    Some(fault) => medium.fail_after(n, fault),
+                    None if n % 2 == 0 => medium.fail_look_after(n / 2),
+                    None => medium.fail_read_after(n / 2),
+                }
+                let mut said_ms = 0;
+                let mut run = || -> Result<(), CosigningError> {
+                    for (at, seen) in [(0, &one), (1, &two), (2, &two)] {
+                        let mut record = opened(&medium)?;
+                        record.cosign(seen.clone(), &[], &signer(), later(at))?;
+                        said_ms = record.said().map_or(0, |(said, _)| said.time_ms);
+                    }
+                    Ok(())
+                };
+                let (done, what) = (run(), format!("fault {which} at {n}"));
+                let has_failed = medium.has_failed();
+                assert!(done.is_ok() || has_failed, "{what}: {done:?}");
+                medium.heal();
+                let mut disks = vec![medium.image()];
+                disks.extend((0..4).map(|seed| medium.power_cut(4 * n + seed)));
+                for disk in disks {
+                    let mut next = opened(&disk).unwrap_or_else(|e| panic!("{what}: {e}"));
+                    let known_ms = next.said().map_or(0, |(said, _)| said.time_ms);
+                    assert!(known_ms >= said_ms, "{what}: a co-signature was forgotten");
+                    next.cosign(two.clone(), &[], &signer(), later(9)).unwrap();
+                    drop(next);
+                    assert_eq!(opened(&disk).unwrap().newest(), Some(&two), "{what}");
+                }
+                if !has_failed && (fault.is_some() || n % 2 == 0) {
+                    break;
+                }
+            }
+        }
     }
 
     #[test]
@@ -474,10 +556,13 @@ pub(super) mod tests {
         assert_eq!((said.version, said.first), (2, 1));
         assert_eq!((said.time_ms, said.since_ms), (later(9).milliseconds(), NOW.milliseconds()));
         assert_eq!(
-            WitnessRecord::object_of(dir.path(), &ticket(&one)).unwrap(),
+            WitnessRecord::object_of(&FileMedium::default(), dir.path(), &ticket(&one)).unwrap(),
             Some(two.object.clone())
         );
-        assert_eq!(WitnessRecord::object_of(dir.path(), &ticket(&two)).unwrap(), None);
+        assert_eq!(
+            WitnessRecord::object_of(&FileMedium::default(), dir.path(), &ticket(&two)).unwrap(),
+            None
+        );
         // An older version, or another content of the same version: nothing is signed, and the record stays.
         let back = record.cosign(one, &[], &signer(), later(10));
         assert!(matches!(back, Err(CosigningError::NotNext(StepError::Older))));

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use xylem_base::{Blame, Failure};
+use xylem_base::{Blame, Failure, FileMedium};
 use xylem_files::{LibraryEvent, Testimony};
 use xylem_object::witness::{
     HistorySplit, SignedVersion, StepError, SubmissionReply, VersionStep, step,
@@ -166,7 +166,7 @@ pub fn watch<D: DialVersions>(
     let ticket = &options.ticket;
     let known = match record.as_ref().and_then(WitnessRecord::newest) {
         Some(newest) => Some(newest.object.clone()),
-        None => WitnessRecord::object_of(&options.store, ticket)?,
+        None => WitnessRecord::object_of(&FileMedium::default(), &options.store, ticket)?,
     };
     let known = known.or_else(|| Some(ticket.name.as_ref()?.as_ref().parent().to_name()));
     let mut peers = peers.dial(ticket, options.give_up).map_err(WatchError::Peers)?;
@@ -179,6 +179,7 @@ pub fn watch<D: DialVersions>(
     let publisher = options.ticket.publisher;
     if record.is_none() {
         let opened = WitnessRecord::open(
+            &FileMedium::default(),
             &options.store,
             options.copies.as_deref(),
             publisher,

@@ -4,6 +4,7 @@ use crate::exit::{CommandFailure, Exit};
 use crate::output::{Out, text::clean};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
+use xylem_base::FileMedium;
 use xylem_folder::{RulesChange, SyncHome};
 
 /// Prints what the rules change, and puts them in force.
@@ -12,7 +13,7 @@ pub(super) fn accept(
     home: &SyncHome,
     out: &mut Out,
 ) -> Result<Exit, CommandFailure> {
-    let change = RulesChange::waiting(folder, home.dir())?;
+    let change = RulesChange::waiting(&FileMedium::default(), folder, home.dir())?;
     if out.is_json() {
         let texts = |paths: &[PathBuf]| -> Vec<String> {
             paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()

@@ -3,7 +3,7 @@
 use std::path::{Component, Path};
 
 use serde::Serialize;
-use xylem_base::{canonical, os_bytes, os_path};
+use xylem_base::{FileMedium, canonical, os_bytes, os_path};
 use xylem_folder::{KeptVersion, OWN, Restored, kept_paths, kept_versions, restore};
 use xylem_node::wall_clock;
 use xylem_trust::{parse_utc, utc};
@@ -24,7 +24,10 @@ pub(super) fn run(folder: &Path, what: &str, out: &mut Out) -> Result<Exit, Comm
     let kept = FolderVersions { folder: &folder };
     let of_file = kept.versions(&below)?;
     let paths = match of_file.is_empty() {
-        true => kept_paths(&folder, &below).map_err(failed(&below))?.into_iter().collect(),
+        true => kept_paths(&FileMedium::default(), &folder, &below)
+            .map_err(failed(&below))?
+            .into_iter()
+            .collect(),
         false => vec![below],
     };
     if paths.is_empty() {
@@ -55,7 +58,7 @@ struct FolderVersions<'a> {
 
 impl FolderVersions<'_> {
     fn versions(&self, path: &[u8]) -> Result<Vec<KeptVersion>, CommandFailure> {
-        kept_versions(self.folder, path).map_err(failed(path))
+        kept_versions(&FileMedium::default(), self.folder, path).map_err(failed(path))
     }
 
     fn list(&self, paths: &[Vec<u8>], what: &str, out: &mut Out) -> Result<Exit, CommandFailure> {
@@ -136,7 +139,8 @@ impl FolderVersions<'_> {
         out: &mut Out,
     ) -> Result<Restored, CommandFailure> {
         let now_ms = wall_clock().milliseconds();
-        let restored = restore(self.folder, path, version, now_ms).map_err(failed(path))?;
+        let restored = restore(&FileMedium::default(), self.folder, path, version, now_ms)
+            .map_err(failed(path))?;
         if restored == Restored::Occupied {
             return Ok(restored);
         }

@@ -1,6 +1,8 @@
 use super::*;
 use crate::stored::StoredIndex;
 use crate::{Index, VersionPolicy};
+use std::fs;
+use xylem_base::FileMedium;
 
 const ALICE: [u8; 8] = [1; 8];
 const BOB: [u8; 8] = [2; 8];
@@ -20,9 +22,14 @@ impl World {
         for name in ["folder", "kept", "staged"] {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        let mut folder =
-            SyncFolder::open(&dir.path().join("folder"), &dir.path().join("kept"), BOB, "bob")
-                .unwrap();
+        let mut folder = SyncFolder::open(
+            &FileMedium::default(),
+            &dir.path().join("folder"),
+            &dir.path().join("kept"),
+            BOB,
+            "bob",
+        )
+        .unwrap();
         folder.names.insert(ALICE, "alice".to_owned());
         let mut theirs = Index::default();
         theirs.names.insert(ALICE, "alice".to_owned());
@@ -62,7 +69,7 @@ impl World {
     fn bob_writes(&mut self, path: &str, content: &str, edited_ms: u64) {
         self.write(path, content);
         let (root, size) = (xylem_hash::hash(content.as_bytes()), content.len() as u64);
-        let mtime = modified(&self.at(path).metadata().unwrap()).unwrap();
+        let mtime = modified(&self.at(path));
         let mut item = self.item(path);
         let kind = ItemKind::File { root, size, mode: 0o640, mtime };
         item.changed(kind, BOB, edited_ms, edited_ms.max(100));
@@ -88,6 +95,11 @@ impl World {
     }
 }
 
+fn modified(at: &Path) -> (i64, u32) {
+    let mtime = FileMedium::default().metadata(at).unwrap().mtime;
+    (mtime.secs, mtime.nanos)
+}
+
 #[test]
 fn files_follow_the_other_members_changes() {
     let mut world = World::new();
@@ -98,7 +110,7 @@ fn files_follow_the_other_members_changes() {
     assert!(world.hear());
     assert_eq!(world.read("d/a").as_deref(), Some("one"));
     assert_eq!((world.read("d/same"), world.read("link")), (world.read("d/a"), world.read("d/a")));
-    assert_eq!(modified(&world.at("d/a").metadata().unwrap()), Some((1_000_000_000, 5)));
+    assert_eq!(Some(modified(&world.at("d/a"))), Some((1_000_000_000, 5)));
     world.alice_writes("d/a", "two, and longer");
     assert!(world.hear());
     assert_eq!(world.read("d/a").as_deref(), Some("two, and longer"));
@@ -114,6 +126,8 @@ fn files_follow_the_other_members_changes() {
 
 #[cfg(target_os = "linux")]
 mod attributes;
+#[cfg(unix)]
+mod faults;
 
 /// Other members may still be fetching the last index, or the one before.
 #[test]
@@ -225,7 +239,7 @@ fn a_folder_that_is_not_mounted_is_not_an_empty_one() {
     fs::remove_dir_all(world.at(".xylem-sync")).unwrap();
     assert!(matches!(world.folder.read_rules(), Err(FolderError::NotThere(_))));
     let kept = world.dir.path().join("kept");
-    assert!(SyncFolder::open(&world.at(""), &kept, BOB, "bob").is_err());
+    assert!(SyncFolder::open(&FileMedium::default(), &world.at(""), &kept, BOB, "bob").is_err());
 }
 
 /// The index shows what is a change: it is not lost with a damaged file.
@@ -241,18 +255,21 @@ fn a_damaged_index_is_restored_from_the_published_copy() {
     let whole = fs::read(&index).unwrap();
     for damaged in [&whole[..whole.len() - 40], b"", &[&whole[..60], &[0; 80]].concat()] {
         fs::write(&index, damaged).unwrap();
-        world.folder = SyncFolder::open(&root, &kept, BOB, "bob").unwrap();
+        world.folder = SyncFolder::open(&FileMedium::default(), &root, &kept, BOB, "bob").unwrap();
         assert_eq!((world.item("a").version, world.folder.state()), (version.clone(), state));
-        assert!(StoredIndex::open(&index).is_ok(), "it is whole again");
+        assert!(StoredIndex::open(&FileMedium::default(), &index).is_ok(), "it is whole again");
     }
     // Without any copy, the folder is refused.
     fs::write(&index, &whole[..20]).unwrap();
     fs::remove_file(told).unwrap();
-    let refused = SyncFolder::open(&root, &kept, BOB, "bob");
+    let refused = SyncFolder::open(&FileMedium::default(), &root, &kept, BOB, "bob");
     assert!(matches!(refused, Err(FolderError::Index { .. })));
     let old = [b"xylem sync index 2\n".as_slice(), &whole[19..]].concat();
     fs::write(&index, old).unwrap();
-    let why = SyncFolder::open(&root, &kept, BOB, "bob").err().unwrap().to_string();
+    let why = SyncFolder::open(&FileMedium::default(), &root, &kept, BOB, "bob")
+        .err()
+        .unwrap()
+        .to_string();
     assert!(why.contains("an older version"), "{why}");
 }
 
@@ -401,7 +418,7 @@ fn counts(applied: &Applied) -> (u64, u64, bool) {
 }
 
 fn modes(world: &World, path: &str) -> u32 {
-    mode_of(&world.at(path).symlink_metadata().unwrap())
+    FileMedium::default().metadata(&world.at(path)).unwrap().mode
 }
 
 #[cfg(unix)]
@@ -421,8 +438,8 @@ fn permissions_and_times_are_changed_in_place() {
     world.alice_writes("d/log", "one");
     assert!(world.hear());
     let (before, mut open) = (inode(&world, "d/log"), {
-        set_mode(&world.at("d/log"), 0o640).unwrap();
-        File::options().append(true).open(world.at("d/log")).unwrap()
+        FileMedium::default().set_mode(&world.at("d/log"), 0o640).unwrap();
+        fs::File::options().append(true).open(world.at("d/log")).unwrap()
     });
     let root = xylem_hash::hash(b"one");
     for mode in [0o755, 0o200, 0o444] {
@@ -431,7 +448,7 @@ fn permissions_and_times_are_changed_in_place() {
         world.alice_has("d", ItemKind::Directory { mode: mode | 0o500 });
         assert!(world.hear());
         assert_eq!((modes(&world, "d/log"), modes(&world, "d")), (mode, mode | 0o500));
-        assert_eq!(modified(&world.at("d/log").metadata().unwrap()), Some(mtime));
+        assert_eq!(Some(modified(&world.at("d/log"))), Some(mtime));
     }
     assert_eq!((inode(&world, "d/log"), world.folder.kept_count()), (before, 0));
     open.write_all(b" more").unwrap();
@@ -441,13 +458,13 @@ fn permissions_and_times_are_changed_in_place() {
     assert!(!world.hear());
     assert_eq!(modes(&world, "d/log"), 0o444);
     // Bits that are not exchanged stay.
-    set_mode(&world.at("d"), 0o2544).unwrap();
+    FileMedium::default().set_mode(&world.at("d"), 0o2544).unwrap();
     world.alice_has("d", ItemKind::Directory { mode: 0o755 });
     world.hear();
     world.alice_has("d", ItemKind::Directory { mode: 0o700 });
     world.hear();
     assert_eq!(modes(&world, "d"), 0o2700);
-    set_mode(&world.at("d"), 0o755).unwrap();
+    FileMedium::default().set_mode(&world.at("d"), 0o755).unwrap();
 }
 
 /// A renamed file stays the same file here: nothing is fetched or copied, and a program that has it open goes on
@@ -464,8 +481,8 @@ fn a_file_that_is_renamed_is_renamed_here() {
     world.alice_writes("moves", "three");
     assert!(world.hear());
     let log = inode(&world, "d/log");
-    set_mode(&world.at("d/log"), 0o640).unwrap();
-    let mut open = File::options().append(true).open(world.at("d/log")).unwrap();
+    FileMedium::default().set_mode(&world.at("d/log"), 0o640).unwrap();
+    let mut open = fs::File::options().append(true).open(world.at("d/log")).unwrap();
     let renamed = |world: &mut World, from: &str, to: &str, content: &str, mode| {
         let (root, size) = (xylem_hash::hash(content.as_bytes()), content.len() as u64);
         world.alice_has(from, ItemKind::Gone);
@@ -522,7 +539,9 @@ fn files_in_read_only_directories_are_put_and_removed() {
     );
     assert_eq!(counts(&world.apply()), (3, 1, true));
     assert_eq!(modes(&world, "ro"), 0o555);
-    let unlocked = UnlockedParents::on_the_way(&world.at(""), b"ro/none/sub/h").unwrap();
+    let unlocked =
+        UnlockedParents::on_the_way(&FileMedium::default(), &world.at(""), b"ro/none/sub/h")
+            .unwrap();
     assert_eq!(world.read("ro/none/sub/h").as_deref(), Some("changed"));
     assert_eq!(modes(&world, "ro/none/g"), 0o400);
     drop(unlocked);
@@ -625,8 +644,14 @@ fn an_unreadable_record_of_work_in_progress_is_an_error() {
     let world = World::new();
     let (root, kept) = (world.at(""), world.dir.path().join("kept"));
     fs::write(kept.join("pending"), "no index").unwrap();
-    assert!(SyncFolder::open(&root, &kept, BOB, "bob").is_ok(), "what was put is a change of ours");
+    assert!(
+        SyncFolder::open(&FileMedium::default(), &root, &kept, BOB, "bob").is_ok(),
+        "what was put is a change of ours"
+    );
     fs::remove_file(kept.join("pending")).unwrap();
     fs::create_dir(kept.join("pending")).unwrap();
-    assert!(matches!(SyncFolder::open(&root, &kept, BOB, "bob"), Err(FolderError::Io { .. })));
+    assert!(matches!(
+        SyncFolder::open(&FileMedium::default(), &root, &kept, BOB, "bob"),
+        Err(FolderError::Store(_))
+    ));
 }

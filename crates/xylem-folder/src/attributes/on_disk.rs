@@ -3,6 +3,10 @@
 use std::io;
 use std::path::Path;
 
+use xylem_store::Medium;
+#[cfg(any(target_os = "linux", target_vendor = "apple"))]
+use xylem_store::{FileKind, Meta};
+
 use super::ExtendedAttributes;
 
 /// Most bytes of the names of a file's attributes (Linux).
@@ -56,11 +60,11 @@ pub(super) fn read(at: &Path) -> io::Result<ExtendedAttributes> {
 /// [`io::ErrorKind::Unsupported`] if the disk keeps none; the system's. Some of them may be set then.
 #[cfg(any(target_os = "linux", target_vendor = "apple"))]
 pub(super) fn write(
+    medium: &dyn Medium,
     at: &Path,
     before: &ExtendedAttributes,
     after: &ExtendedAttributes,
 ) -> io::Result<()> {
-    use crate::place::{mode_of, set_mode};
     use rustix::fs::{XattrFlags, lremovexattr, lsetxattr};
 
     let set = || -> io::Result<()> {
@@ -78,14 +82,13 @@ pub(super) fn write(
     match set() {
         Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
             // They can be set only on a file that can be written to. Its owner may grant itself that for this moment.
-            let meta = at.symlink_metadata()?;
-            if !meta.is_file() && !meta.is_dir() {
+            let Meta { kind, mode, .. } = medium.metadata(at)?;
+            if !matches!(kind, FileKind::File | FileKind::Directory) {
                 return Err(e);
             }
-            let mode = mode_of(&meta);
-            set_mode(at, mode | 0o200)?;
+            medium.set_mode(at, mode | 0o200)?;
             let done = set();
-            set_mode(at, mode)?;
+            medium.set_mode(at, mode)?;
             done
         }
         done => done,
@@ -107,6 +110,7 @@ pub(super) fn read(_at: &Path) -> io::Result<ExtendedAttributes> {
 
 #[cfg(not(any(target_os = "linux", target_vendor = "apple")))]
 pub(super) fn write(
+    _medium: &dyn Medium,
     _at: &Path,
     _before: &ExtendedAttributes,
     _after: &ExtendedAttributes,
@@ -159,17 +163,17 @@ pub(crate) mod tests {
         };
         let (one, other) = (these(&[("user.a", "1"), ("user.b", "")]), these(&[("user.b", "2")]));
         for mode in [0o444, 0o600] {
-            use crate::place::{mode_of, set_mode};
+            let disk = xylem_base::disk();
             for at in [&file, dir.path()] {
-                set_mode(at, mode | 0o100).unwrap();
+                disk.set_mode(at, mode | 0o100).unwrap();
                 assert_eq!(read(at).unwrap(), these(&[]));
                 for (before, after) in [(these(&[]), &one), (one.clone(), &other)] {
-                    write(at, &before, after).unwrap();
+                    write(&*disk, at, &before, after).unwrap();
                     assert_eq!(read(at).unwrap(), *after);
                 }
                 assert!(read(&dir.path().join("link")).unwrap().all().is_empty(), "not followed");
-                write(at, &other, &these(&[])).unwrap();
-                assert_eq!(mode_of(&at.symlink_metadata().unwrap()), mode | 0o100);
+                write(&*disk, at, &other, &these(&[])).unwrap();
+                assert_eq!(disk.metadata(at).unwrap().mode, mode | 0o100);
             }
         }
         set(&file, "user.large", &"x".repeat(3_000));
@@ -183,7 +187,8 @@ pub(crate) mod tests {
         }
         assert!(read(&dir.path().join("missing")).is_err());
         // /proc keeps none.
-        let refused = write(Path::new("/proc/self/comm"), &these(&[]), &one).unwrap_err();
+        let refused = write(&*xylem_base::disk(), Path::new("/proc/self/comm"), &these(&[]), &one)
+            .unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::Unsupported, "{refused}");
     }
 }

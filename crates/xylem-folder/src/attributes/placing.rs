@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 
 use xylem_base::os_path;
+use xylem_store::Medium;
 
 use super::{ExtendedAttributes, SeenAttributes, on_disk};
 use crate::apply::Applied;
@@ -56,11 +57,11 @@ impl AttributeScan {
     }
 
     /// Records why the attributes of a path of the folder at `root` cannot be read or set.
-    pub(crate) fn fail(&mut self, root: &Path, path: &[u8], e: &io::Error) {
+    pub(crate) fn fail(&mut self, medium: &dyn Medium, root: &Path, path: &[u8], e: &io::Error) {
         match e.kind() {
             // The next scan finds out.
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {}
-            io::ErrorKind::Unsupported if is_on_disk_of(root, path) => {
+            io::ErrorKind::Unsupported if is_on_disk_of(medium, root, path) => {
                 self.whole = Some(e.to_string());
             }
             _ if self.failed.len() >= MAX_FAILED => {}
@@ -70,16 +71,9 @@ impl AttributeScan {
 }
 
 /// Returns whether a path lies on the folder's own file system: another one may be mounted at one of its directories.
-#[cfg(unix)]
-fn is_on_disk_of(root: &Path, path: &[u8]) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let disk = |at: &Path| at.symlink_metadata().ok().map(|meta| meta.dev());
+fn is_on_disk_of(medium: &dyn Medium, root: &Path, path: &[u8]) -> bool {
+    let disk = |at: &Path| medium.metadata(at).ok().map(|meta| meta.dev);
     disk(root) == disk(&root.join(os_path(path)))
-}
-
-#[cfg(not(unix))]
-fn is_on_disk_of(_root: &Path, _path: &[u8]) -> bool {
-    true
 }
 
 /// Result of putting attributes in place.
@@ -118,7 +112,7 @@ impl SyncFolder {
         // Most have none, and need no second look at the way to them.
         let read = match read {
             Ok(these) if !these.all().is_empty() => {
-                within(&self.root, path, Parents::Exist).map(|_| these)
+                within(&*self.medium, &self.root, path, Parents::Exist).map(|_| these)
             }
             read => read,
         };
@@ -127,7 +121,7 @@ impl SyncFolder {
                 scan.count(these).map_or(SeenAttributes::Unreadable, SeenAttributes::These)
             }
             Err(e) => {
-                scan.fail(&self.root, path, &e);
+                scan.fail(&*self.medium, &self.root, path, &e);
                 SeenAttributes::Unreadable
             }
         }
@@ -156,7 +150,7 @@ impl SyncFolder {
                 item.unapplied = false;
                 scan.placed.push(path.to_vec());
             }
-            Err(e) => scan.fail(&self.root, path, &e),
+            Err(e) => scan.fail(&*self.medium, &self.root, path, &e),
         }
     }
 
@@ -212,7 +206,7 @@ impl SyncFolder {
                 }
                 Err(e) => {
                     let mut failed = AttributeScan::default();
-                    failed.fail(&self.root, &path, &e);
+                    failed.fail(&*self.medium, &self.root, &path, &e);
                     let whole = failed.whole.map(|why| (WHOLE.to_vec(), why));
                     for (path, why) in failed.failed.into_iter().chain(whole) {
                         self.obstacles.note(&path, ObstacleKind::Attributes, why, now_ms);
@@ -235,7 +229,7 @@ impl SyncFolder {
             if expected.is_some_and(|expected| there != *expected && there != *wanted) {
                 return Ok(PlacedAttributes::Changed(there));
             }
-            on_disk::write(&at, &there, wanted)?;
+            on_disk::write(&*self.medium, &at, &there, wanted)?;
             // Else the next scan would take what the disk made of them for a change by the user.
             if on_disk::read(&at)? != *wanted {
                 return Err(io::Error::other(

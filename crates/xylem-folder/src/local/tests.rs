@@ -3,6 +3,7 @@
 use super::*;
 use crate::stored::IndexSource;
 use std::cmp::Ordering;
+use std::fs;
 use std::time::Duration;
 use xylem_base::{Stop, UnixTime};
 use xylem_files::walk::Selection;
@@ -26,7 +27,14 @@ impl World {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         let base = dir.path().canonicalize().unwrap();
-        let folder = SyncFolder::open(&base.join("folder"), &base.join("kept"), ME, "me").unwrap();
+        let folder = SyncFolder::open(
+            &FileMedium::default(),
+            &base.join("folder"),
+            &base.join("kept"),
+            ME,
+            "me",
+        )
+        .unwrap();
         Self { dir, folder, now_ms: 1_800_000_000_000, skipped: BTreeMap::new() }
     }
 

@@ -1,5 +1,6 @@
 use super::*;
 use crate::index::ItemKind;
+use std::fs;
 
 const ME: [u8; 8] = [1; 8];
 const BOB: [u8; 8] = [2; 8];
@@ -16,7 +17,11 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("folder")).unwrap();
         fs::create_dir(dir.path().join("kept")).unwrap();
-        let rules = FolderRules::of(&dir.path().join("folder"), &dir.path().join("kept"));
+        let rules = FolderRules::of(
+            &FileMedium::default(),
+            &dir.path().join("folder"),
+            &dir.path().join("kept"),
+        );
         Self { dir, rules, known: BTreeMap::new() }
     }
 
@@ -56,7 +61,7 @@ impl World {
 
     /// Starts anew.
     fn start(&mut self) {
-        self.rules = FolderRules::of(&self.at(""), &self.kept());
+        self.rules = FolderRules::of(&FileMedium::default(), &self.at(""), &self.kept());
     }
 }
 
@@ -150,9 +155,13 @@ fn rules_from_another_member_wait_for_acceptance() {
     assert_eq!(world.lines().1, 1);
     world.has(BOB, "team.rules", "a\\");
     assert_eq!(world.lines(), (lines(&["own", "secrets/", "last"]), 0, 1));
-    assert!(RulesChange::waiting(&world.at(""), &world.kept()).is_err(), "it is none");
+    assert!(
+        RulesChange::waiting(&FileMedium::default(), &world.at(""), &world.kept()).is_err(),
+        "it is none"
+    );
     world.has(BOB, "team.rules", "cache/\n");
-    let change = RulesChange::waiting(&world.at(""), &world.kept()).unwrap();
+    let change =
+        RulesChange::waiting(&FileMedium::default(), &world.at(""), &world.kept()).unwrap();
     assert_eq!(change.files, ["team.rules"]);
     assert_eq!(change.uncovers, [PathBuf::from("secrets/key")]);
     assert_eq!((change.covers.as_slice(), change.more), (&[PathBuf::from("cache/x")][..], 0));
@@ -161,7 +170,12 @@ fn rules_from_another_member_wait_for_acceptance() {
     let news = world.read().unwrap();
     assert!(news.changed && news.waiting.is_empty());
     assert_eq!(world.lines(), (lines(&["own", "cache/", "last"]), 0, 0));
-    assert!(RulesChange::waiting(&world.at(""), &world.kept()).unwrap().files.is_empty());
+    assert!(
+        RulesChange::waiting(&FileMedium::default(), &world.at(""), &world.kept())
+            .unwrap()
+            .files
+            .is_empty()
+    );
     // The accepted content is damaged: that puts nothing in force that waits.
     world.has(BOB, "team.rules", "bob's\n");
     assert_eq!(world.lines(), (lines(&["own", "cache/", "last"]), 1, 0));
@@ -185,7 +199,8 @@ fn a_missing_included_file_uncovers_nothing() {
     // The file arrives from another member, so this member has not accepted it.
     world.has(BOB, "team.rules", "");
     assert_eq!(world.lines(), (lines(&["own"]), 1, 1));
-    let change = RulesChange::waiting(&world.at(""), &world.kept()).unwrap();
+    let change =
+        RulesChange::waiting(&FileMedium::default(), &world.at(""), &world.kept()).unwrap();
     change.accept().unwrap();
     assert_eq!(world.lines(), (lines(&[]), 0, 0));
     world.has(ME, "team.rules", "secret\n");

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 
-use xylem_base::{Blame, Failure};
+use xylem_base::{Blame, Failure, advised};
 use xylem_forward::RouteError;
 use xylem_object::PublisherIdError;
 use xylem_packet::Name;
@@ -113,13 +113,8 @@ pub enum NodeError {
     )]
     Bans(StoreError),
     /// The directory of the node's keys cannot be used.
-    #[error("cannot create {}: {why}", path.display())]
-    Directory {
-        /// The directory.
-        path: PathBuf,
-        /// The system's error.
-        why: io::Error,
-    },
+    #[error("{}", advised(.0))]
+    Directory(StoreError),
     /// The directory of cached packets cannot be used.
     #[error("cannot keep a cache in {}: {why}", path.display())]
     Cache {
@@ -192,7 +187,7 @@ impl Failure for NodeError {
             | Self::Clients { .. } => Blame::Usage,
             Self::Interfaces(_)
             | Self::Ethernet { .. }
-            | Self::Directory { .. }
+            | Self::Directory(_)
             | Self::Cache { .. }
             | Self::Repository { .. }
             | Self::SocketDirectory { .. }

@@ -25,7 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use xylem_base::Stop;
+use xylem_base::{Stop, disk};
 use xylem_cache::DiskCache;
 use xylem_forward::{FaceId, Forwarder, ForwarderSeed, ForwardingStrategy};
 use xylem_keys::certificate;
@@ -35,6 +35,7 @@ use xylem_mgmt::{CommandTrust, FaceUri, Management, ManagementConfig, Persistenc
 use xylem_packet::{Component, Interest, Name};
 use xylem_peers::reachable::{FaceAddress, PeerAddress, PeerUri};
 use xylem_peers::{command_times, relay_clients};
+use xylem_store::create_dirs;
 use xylem_trust::{Certificate, ReplayGuard, TrustStore};
 
 use crate::event::Event;
@@ -115,8 +116,7 @@ struct NodeSetup {
 impl NodeSetup {
     fn new(config: NodeConfig, on_event: &mut dyn FnMut(Event)) -> Result<Self, NodeError> {
         let keys = config.store.join("keys");
-        std::fs::create_dir_all(&keys)
-            .map_err(|why| NodeError::Directory { path: keys.clone(), why })?;
+        create_dirs(&*disk(), &keys).map_err(NodeError::Directory)?;
         let link_key = StaticKey::from_bytes(xylem_keys::load_or_create(&keys.join("link"))?);
         let accept_open = config.accept_open;
         // Detects a restarted node within seconds, and dials it anew.

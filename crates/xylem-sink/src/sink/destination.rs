@@ -1,9 +1,8 @@
 //! [`Destination`]: the names of a result.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use xylem_base::os_path;
+use xylem_base::{disk, os_path};
 use xylem_files::ours::part_name;
 use xylem_files::{Existing, Output, SaveOptions, SpaceCheck};
 use xylem_object::{Manifest, PublicationKind, naming};
@@ -67,7 +66,7 @@ impl Destination {
         };
         if let Some(parent) = path.parent().filter(|p| !p.as_os_str().is_empty())
             && !parent.is_dir()
-            && !(matches!(output, Output::Into(_)) && fs::create_dir(parent).is_ok())
+            && !(matches!(output, Output::Into(_)) && disk().create_dir(parent, 0o777).is_ok())
         {
             return Err(SaveError::NoDirectory(parent.to_path_buf()));
         }
@@ -109,7 +108,7 @@ fn fragment(name: PathBuf, start: u64, end: u64) -> PathBuf {
 
 /// Returns the first free one of `path`, `path.1`, `path.2`, …
 fn free_name(path: PathBuf) -> PathBuf {
-    let taken = |p: &Path| p.symlink_metadata().is_ok();
+    let taken = |p: &Path| disk().metadata(p).is_ok();
     let Some(name) = path.file_name() else { return path };
     let numbered = (1_u32..).map(|n| path.with_file_name(name_around("", name, &format!(".{n}"))));
     let mut candidates = std::iter::once(path.clone()).chain(numbered);

@@ -103,6 +103,10 @@ impl Medium for DiskMedium {
         fs::rename(self.path(from), to)
     }
 
+    fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::copy(self.path(from), self.path(to)).map(drop)
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         fs::remove_file(self.path(path))
     }
@@ -189,6 +193,18 @@ impl MediumFile for DiskFile {
             Err(fs::TryLockError::WouldBlock) => Ok(false),
             Err(fs::TryLockError::Error(e)) => Err(e),
         }
+    }
+
+    fn is_locked(&self) -> io::Result<bool> {
+        match self.file().try_lock_shared() {
+            Ok(()) => self.file().unlock().map(|()| false),
+            Err(fs::TryLockError::WouldBlock) => Ok(true),
+            Err(fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        self.file().lock()
     }
 }
 

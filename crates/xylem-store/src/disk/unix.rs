@@ -16,7 +16,9 @@ use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RawMode, Timespec
 
 #[cfg(target_os = "linux")]
 use crate::medium::FileWatch;
-use crate::medium::{Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow};
+use crate::medium::{
+    Clobber, FileKind, FileTime, Medium, MediumFile, Meta, OpenHow, copy_by_reads,
+};
 
 /// The operating system's files, relative to the working directory or to a held directory.
 #[derive(Debug, Default)]
@@ -177,6 +179,23 @@ impl Medium for DiskMedium {
         }
     }
 
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple"))]
+    fn exchange(&self, one: &Path, other: &Path) -> io::Result<()> {
+        use rustix::io::Errno;
+        match sys::renameat_with(self.at(), one, self.at(), other, sys::RenameFlags::EXCHANGE) {
+            Err(Errno::INVAL | Errno::NOSYS) => Err(io::ErrorKind::Unsupported.into()),
+            done => Ok(done?),
+        }
+    }
+
+    fn copy(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match self.dir {
+            // The system copies within a file system without passing the bytes through this process.
+            None => std::fs::copy(from, to).map(drop),
+            Some(_) => copy_by_reads(self, from, to),
+        }
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         Ok(sys::unlinkat(self.at(), path, AtFlags::empty())?)
     }
@@ -211,8 +230,11 @@ impl Medium for DiskMedium {
     fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
         // Through a handle: fchmodat cannot refuse links on every kernel.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let fd = sys::openat(self.at(), path, flags, Mode::empty())?;
-        Ok(sys::fchmod(fd, to_mode(mode))?)
+        match sys::openat(self.at(), path, flags, Mode::empty()) {
+            // Its owner may set the mode of a file that it may not read.
+            Err(rustix::io::Errno::ACCESS) => set_mode_unread(self.at(), path, to_mode(mode)),
+            fd => Ok(sys::fchmod(fd?, to_mode(mode))?),
+        }
     }
 
     fn set_mtime(&self, path: &Path, mtime: FileTime) -> io::Result<()> {
@@ -226,6 +248,20 @@ impl Medium for DiskMedium {
         };
         // Some report no blocks at all.
         Ok((disk.f_blocks > 0).then(|| disk.f_bavail.saturating_mul(disk.f_frsize)))
+    }
+
+    fn total_bytes(&self, path: &Path) -> io::Result<Option<u64>> {
+        let disk = match &self.dir {
+            Some(dir) if path == Path::new(".") => sys::fstatvfs(dir)?,
+            _ => sys::statvfs(path)?,
+        };
+        Ok((disk.f_blocks > 0).then(|| disk.f_blocks.saturating_mul(disk.f_frsize)))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn sync_all(&self, path: &Path) -> io::Result<()> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        Ok(sys::syncfs(sys::openat(self.at(), path, flags, Mode::empty())?)?)
     }
 
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
@@ -326,6 +362,35 @@ impl MediumFile for DiskFile {
             Err(std::fs::TryLockError::Error(e)) => Err(e),
         }
     }
+
+    fn is_locked(&self) -> io::Result<bool> {
+        match self.0.try_lock_shared() {
+            Ok(()) => self.0.unlock().map(|()| false),
+            Err(std::fs::TryLockError::WouldBlock) => Ok(true),
+            Err(std::fs::TryLockError::Error(e)) => Err(e),
+        }
+    }
+
+    fn lock(&self) -> io::Result<()> {
+        self.0.lock()
+    }
+}
+
+/// Sets the mode of a file that cannot be opened for reading; links are refused.
+fn set_mode_unread(dir: BorrowedFd<'_>, path: &Path, mode: Mode) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        // A handle that only names the file. Linux sets a mode through such a handle by this path alone.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = sys::openat(dir, path, flags, Mode::empty())?;
+        if to_meta(&sys::fstat(&fd)?).kind == FileKind::Symlink {
+            return Err(name_link(rustix::io::Errno::LOOP));
+        }
+        let named = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&fd));
+        Ok(sys::chmod(named, mode)?)
+    }
+    #[cfg(not(target_os = "linux"))]
+    Ok(sys::chmodat(dir, path, mode, AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
 /// Gives the error of `O_NOFOLLOW` a message; `ELOOP` has no stable error kind.

@@ -8,6 +8,7 @@ mod every_step;
 mod faults;
 mod fetch;
 mod layout;
+mod medium;
 mod objects;
 mod old_format;
 mod ordered;

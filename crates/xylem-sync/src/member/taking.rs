@@ -5,7 +5,6 @@
 //! files first. Verified content is kept by its root, so that it serves any version of the folder that contains it.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
-use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -173,16 +172,16 @@ impl SyncMember<'_> {
         }
         self.staged.keep_only(&HashSet::new());
         self.taking.accepted.clear();
-        for entry in fs::read_dir(self.folder.own("")).into_iter().flatten().flatten() {
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
+        let (medium, own) = (self.folder.medium(), self.folder.own(""));
+        for entry in medium.list_dir(&own).unwrap_or_default() {
+            let (name, path) = (entry.name.to_string_lossy(), own.join(&entry.name));
             // Unfinished files have a dot before the name, and more behind it. This thread writes none of them now.
             let unfinished = name.strip_prefix('.').filter(|name| name.starts_with(INDEX_OF));
             if name.strip_prefix('.').unwrap_or(&name).starts_with(FETCHED) {
-                let _ = remove_tree(&entry.path());
+                let _ = remove_tree(&**medium, &path);
             } else if unfinished.is_some() || (name.starts_with("index-") && name.ends_with(".new"))
             {
-                let _ = fs::remove_file(entry.path());
+                let _ = medium.remove_file(&path);
             }
         }
     }
@@ -475,7 +474,7 @@ impl SyncMember<'_> {
         };
         // One directory for each member, so that what has come from one stays while another is asked.
         let at = self.folder.own(&format!("{FETCHED}-{}", said.member.key_id()));
-        remove_tree(&at).map_err(SyncError::disk(&at))?;
+        remove_tree(&**self.folder.medium(), &at).map_err(SyncError::disk(&at))?;
         let save = SaveOptions {
             like: vec![self.path.clone()],
             only: Some(only.clone()),

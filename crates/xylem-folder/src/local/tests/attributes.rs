@@ -85,7 +85,7 @@ fn a_disk_without_attributes_is_noted_once() {
     for _ in 0..2 {
         let mut scan = AttributeScan::default();
         for path in ["d", "d/a"] {
-            scan.fail(&world.at(""), path.as_bytes(), &refused);
+            scan.fail(&*xylem_base::disk(), &world.at(""), path.as_bytes(), &refused);
         }
         world.folder.end_attribute_scan(scan, world.now_ms);
         let noted: Vec<_> =
@@ -104,7 +104,7 @@ fn a_mounted_disk_without_attributes_is_an_obstacle_of_its_own() {
     world.look(0);
     let mut scan = AttributeScan::default();
     let refused = std::io::Error::from(std::io::ErrorKind::Unsupported);
-    scan.fail(Path::new("/"), b"proc/sys", &refused);
+    scan.fail(&*xylem_base::disk(), Path::new("/"), b"proc/sys", &refused);
     world.folder.end_attribute_scan(scan, world.now_ms);
     let noted: Vec<_> = world.folder.obstacles.iter().map(|(path, _)| path.to_vec()).collect();
     assert_eq!(noted, [b"proc/sys"]);
