@@ -310,7 +310,8 @@ fn first_word(args: &[OsString], root: &clap::Command) -> usize {
     };
     let mut at = args.len().min(1);
     while let Some(word) = args.get(at).and_then(|word| word.to_str()) {
-        if !word.starts_with('-') || word == "--" {
+        // Help before a verb is that of the whole.
+        if !word.starts_with('-') || ["--", "-h", "--help"].contains(&word) {
             break;
         }
         at += 1 + usize::from(takes_value(word));
@@ -539,9 +540,16 @@ mod tests {
 
     #[test]
     fn other_words_before_a_verb_are_looked_up_in_all_verbs() {
-        for words in
-            [&["--"][..], &["--stor", "x", "get"], &["nonsense"], &["--store"], &["node"], &[]]
-        {
+        for words in [
+            &["--"][..],
+            &["--help", "get"],
+            &["-h", "get"],
+            &["--stor", "x", "get"],
+            &["nonsense"],
+            &["--store"],
+            &["node"],
+            &[],
+        ] {
             let args = ["xylem"].iter().chain(words).map(OsString::from);
             let found = command_for(&args.collect::<Vec<_>>());
             assert!(found.get_subcommands().count() > 1, "{words:?}");

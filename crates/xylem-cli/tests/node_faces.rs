@@ -2,7 +2,10 @@
 //! over each kind of face.
 
 use std::fs;
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::path::Path;
+use std::time::Duration;
 
 use crate::common::{
     Node, Share, assert_exit, file, finish, get, listen_in, noise, stderr, text, until, xylem,
@@ -190,8 +193,6 @@ fn a_fetch_goes_on_when_the_node_comes_back() {
 
 #[test]
 fn connections_that_end_leave_nothing_open() {
-    use std::io::Write;
-    use std::net::TcpStream;
     use std::os::unix::net::UnixStream;
     let dir = tempfile::tempdir().unwrap();
     let node = Node::start(dir.path(), "");

@@ -41,6 +41,9 @@ const EXCHANGED_MODES: u32 = 0o777;
 const MOVED: &str = "moved";
 /// File that comes next to its place.
 const FRESH: &str = "placing";
+/// Files and directories up to which each is flushed by itself: a flush of the whole file system waits for all else that is
+/// written there.
+const FEW: usize = 16;
 /// Most paths that are remembered as unsettled.
 const MAX_UNSETTLED: usize = 10_000;
 /// Obstacles that scans note, and clear themselves.
@@ -267,16 +270,32 @@ impl SyncFolder {
         self.write_through(&mut files.iter().map(sync))
     }
 
-    /// Makes the whole folder durable in one call, or by these calls where the system has none.
+    /// Makes files or directories durable: few of them one by one, many by one call for all of the file system where the
+    /// system has one.
     fn write_through(
         &self,
-        each: &mut dyn Iterator<Item = io::Result<()>>,
+        each: &mut dyn ExactSizeIterator<Item = io::Result<()>>,
     ) -> Result<(), FolderError> {
-        let done = match self.medium.sync_all(&self.root) {
-            Err(e) if e.kind() == io::ErrorKind::Unsupported => each.collect(),
-            done => done,
+        let whole = || match self.medium.sync_all(&self.root) {
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => Ok(false),
+            done => done.map(|()| true).map_err(at(&self.root)),
         };
-        done.map_err(at(&self.root))
+        if each.len() > FEW && whole()? {
+            return Ok(());
+        }
+        let mut is_denied = false;
+        for done in each {
+            match done {
+                Err(e) if e.kind() == io::ErrorKind::PermissionDenied => is_denied = true,
+                done => done.map_err(at(&self.root))?,
+            }
+        }
+        // A directory that cannot be read is no reason to stop: without the call for all of it, its names are durable with
+        // the next entry of the file system's journal.
+        if is_denied {
+            whole()?;
+        }
+        Ok(())
     }
 
     /// Removes incoming copies that were not put anywhere.

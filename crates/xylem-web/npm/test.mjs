@@ -278,7 +278,7 @@ test("a loop that is left early ends the fetch", async () => {
   assert.ok(proxy.passed < 16 << 20, `${proxy.passed} bytes came`);
 });
 
-test("a wrong link is told by its code", async () => {
+test("a wrong link is refused with its code", async () => {
   const page = `http://${film.host}/#`;
   for (const link of [`${page}hello`, page + film.ticket.slice(0, -1), "xylem:aaaa", film.ticket, `file:///x#${film.ticket}`, `${film.link}&peer=here`]) {
     await assert.rejects(get(link).open(), failsWith("bad-link"), link);

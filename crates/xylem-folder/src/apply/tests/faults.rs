@@ -20,7 +20,7 @@ const WRITTEN: i64 = 1_000_000_000;
 const NOW_MS: u64 = 1_000_000_100_000;
 const HOUR_MS: u64 = 3_600_000;
 
-/// Alice's files before and after the change, with the sizes that tell one torn page from another.
+/// Alice's files before and after the change, of sizes by which one torn page differs from another.
 const BEFORE: &[(&str, &str)] = &[
     ("d/replaced", "replaced, old"),
     ("d/removed", "removed, old"),
@@ -69,6 +69,11 @@ fn opened(medium: &FaultMedium) -> Result<SyncFolder, FolderError> {
 impl FailingWorld {
     /// A folder in step, and a change of Alice's that is not applied yet.
     fn new(medium: FaultMedium) -> Self {
+        Self::with_more(medium, 0)
+    }
+
+    /// As [`Self::new`], with this many further new files in the change.
+    fn with_more(medium: FaultMedium, more: usize) -> Self {
         for dir in [ROOT, KEPT, STAGED, "/store"] {
             medium.create_dir(dir.as_ref(), 0o700).unwrap();
         }
@@ -102,6 +107,9 @@ impl FailingWorld {
         world.alice_has("mode", file("another mode", 0o755));
         world.alice_has("becomes-directory", ItemKind::Directory { mode: 0o755 });
         world.alice_has("link", ItemKind::Symlink { target: b"to".to_vec() });
+        for n in 0..more {
+            world.alice_writes(&format!("more-{n}"), &format!("more, {n}"), 0o640);
+        }
         world.medium.sync_all(ROOT.as_ref()).unwrap();
         world
     }
@@ -265,7 +273,11 @@ fn at_every_place(fault: Fault, exchange: bool, then: &dyn Fn(&FailingWorld, &st
     if !exchange {
         medium.refuse_exchange();
     }
-    let base = FailingWorld::new(medium);
+    at_every_place_of(&FailingWorld::new(medium), fault, then);
+}
+
+/// As [`at_every_place`], of the change of this world.
+fn at_every_place_of(base: &FailingWorld, fault: Fault, then: &dyn Fn(&FailingWorld, &str, u64)) {
     let before = base.items();
     for n in 0.. {
         let what = format!("{fault:?} {n}");
@@ -328,17 +340,21 @@ fn a_process_that_ends_anywhere_loses_nothing() {
     }
 }
 
+/// A few files are flushed one by one, many all at once.
 #[test]
 fn a_power_cut_anywhere_loses_nothing() {
-    let before = FailingWorld::new(FaultMedium::new()).items();
-    at_every_place(Fault::Step(DiskFault::Dead), true, &|world, what, n| {
-        for seed in 0..4 {
-            let what = format!("{what}, power cut {seed}");
-            let mut next = world.restarted(world.medium.power_cut_in_order(4 * n + seed));
-            next.check_whole(&what);
-            next.recover(&before, &what);
-        }
-    });
+    for (more, seeds) in [(0, 4), (FEW, 1)] {
+        let base = FailingWorld::with_more(FaultMedium::new(), more);
+        let before = base.items();
+        at_every_place_of(&base, Fault::Step(DiskFault::Dead), &|world, what, n| {
+            for seed in 0..seeds {
+                let what = format!("{what}, {more} more files, power cut {seed}");
+                let mut next = world.restarted(world.medium.power_cut_in_order(4 * n + seed));
+                next.check_whole(&what);
+                next.recover(&before, &what);
+            }
+        });
+    }
 }
 
 /// Saves of the index, after a scan and for other members.
