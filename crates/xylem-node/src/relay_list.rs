@@ -17,6 +17,9 @@ use xylem_engine::wall_clock;
 const MAX_LIST: u64 = 1 << 16;
 /// Time between two readings of the list in a running program, unless [`RelayList::again`] has another one.
 const AGAIN: Duration = Duration::from_secs(3_600);
+/// How far the clock of the machine that signs may be ahead. A list with a later time is refused, as no list that is signed with the
+/// right time would replace it.
+const AHEAD_MS: u64 = 24 * 3_600 * 1_000;
 /// Pause before a list is read again whose signature is for other content: the two files are replaced one after the other.
 const PAIR: Duration = Duration::from_millis(300);
 
@@ -55,6 +58,13 @@ pub enum RelayListError {
     /// It was signed before the list that was used last.
     #[error("list of relays {}: it is older than the one in use", .0.display())]
     Older(PathBuf),
+    /// It was signed more than a day from now.
+    #[error(
+        "list of relays {}: its signature has a time more than a day from now: the clock here is wrong, or that of the \
+         machine on which it was signed; set it right, and sign the list again",
+        .0.display()
+    )]
+    Ahead(PathBuf),
     /// It has a wrong line.
     #[error("list of relays {}: line {number}: {why}", path.display())]
     Line {
@@ -118,6 +128,9 @@ impl RelayList {
         let signed = check_signature(&hash, &PathBuf::from(signature), &self.signer, now)?;
         if signed.time_ms < self.not_before_ms {
             return Err(RelayListError::Older(path()));
+        }
+        if signed.time_ms > now.milliseconds().saturating_add(AHEAD_MS) {
+            return Err(RelayListError::Ahead(path()));
         }
         let listed = parse_relay_list(&text);
         let listed =
@@ -261,6 +274,20 @@ mod tests {
         forged.list.signer = signed.list.signer.clone();
         let refused = read(&mut forged.list).unwrap_err();
         assert!(matches!(refused, RelayListError::Signature(KeyFileError::NotBelieved { .. })));
+    }
+
+    #[test]
+    fn a_list_signed_by_a_clock_that_is_ahead_is_refused_and_keeps_no_later_one_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut signed = Signed::new(dir.path());
+        let (now, day) = (signed.after(9), 24 * 3_600);
+        signed.write("a.example", day + 10);
+        assert!(matches!(signed.list.read(now), Err(RelayListError::Ahead(_))));
+        signed.write("b.example", 8);
+        assert_eq!(hosts(&signed.list.read(now).unwrap()), ["b.example:1"]);
+        // Clocks differ by less.
+        signed.write("c.example", day);
+        assert_eq!(hosts(&signed.list.read(now).unwrap()), ["c.example:1"]);
     }
 
     #[test]
