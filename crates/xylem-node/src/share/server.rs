@@ -153,7 +153,8 @@ impl<'a> ShareServer<'a> {
     }
 
     /// Uses the relays of a list that has been read again. Those that it no longer names are left, and later tickets name the new
-    /// ones. A relay that cannot be used is tried at the next reading, too; without any that can be used, all stays as it is.
+    /// ones. A relay that cannot be used is tried at the next reading, too; without any that can be used, all stays as it is. The relay of a code
+    /// stays as well.
     fn use_listed(&mut self, engine: &mut Engine, read: Result<LookedUpList, RelayListError>) {
         let LookedUpList { is_old, relays } = match read {
             Ok(read) => read,
@@ -187,7 +188,10 @@ impl<'a> ShareServer<'a> {
         }
         let keys: Vec<[u8; 32]> = now.iter().map(|relay| relay.key).collect();
         let before = std::mem::replace(&mut self.at.relays, now);
-        for gone in before.iter().filter(|relay| !keys.contains(&relay.key)) {
+        // By that relay getters find the code, and then the content: the ticket that they receive was made before.
+        let by_code = self.streams.code_relay();
+        let is_gone = |key: &[u8; 32]| !keys.contains(key) && by_code != Some(*key);
+        for gone in before.iter().filter(|relay| is_gone(&relay.key)) {
             engine.leave_relay(&gone.key);
         }
         self.reach.use_relays(&keys);
