@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trial_that_runs_out_of_time_reports_how_many_nodes_have_answered_and_that_steps_are_missing() {
+    fn a_trial_that_runs_out_of_time_reports_the_nodes_and_that_steps_are_missing() {
         let asking = TrialStage::Asking { until: Duration::ZERO };
         for (stage, answered, steps) in [
             (TrialStage::Entering, 0, &[DhtStep::Nodes { answered: 0 }][..]),

@@ -172,7 +172,8 @@ fn dht_step(step: DhtStep, tell: &mut dyn FnMut(ReachReport)) {
             ("dht_nat", None, "too few nodes have reported a port".to_owned())
         }
         DhtStep::Unfinished => {
-            let says = "the trial did not finish within 20 s; the steps behind the last one are missing";
+            let says =
+                "the trial did not finish within 20 s; the steps behind the last one are missing";
             ("dht_unfinished", Some(false), says.to_owned())
         }
         // The crate that takes the steps may have further ones.
