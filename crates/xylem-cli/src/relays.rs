@@ -6,6 +6,7 @@ use crate::exit::{CommandFailure, Exit};
 use crate::output::warning_line;
 use crate::settings::{self, RelaySetting};
 use clap::Args;
+use std::sync::OnceLock;
 use xylem_node::{NamedRelay, OLD_LIST, Relay, RelayList, key_of_relay, wall_clock};
 
 /// Replaces the tokens of relays in a message: it goes to logs.
@@ -44,13 +45,16 @@ pub(crate) struct RelayArgs {
         value_delimiter = ','
     )]
     relay: Vec<NamedRelay>,
+
+    /// The relays, once they were chosen: a command that reads them twice asks and warns once.
+    #[arg(skip)]
+    chosen: OnceLock<ChosenRelays>,
 }
 
 impl RelayArgs {
     /// The relays that the flag or the variable names.
     pub(crate) fn named(&self) -> &[NamedRelay] {
-        let Self { relay } = self;
-        relay
+        &self.relay
     }
 
     /// The relays to use: those of the flag or the variable, else those of the settings.
@@ -60,6 +64,14 @@ impl RelayArgs {
 
     /// The same, with the list from which they are.
     pub(crate) fn chosen(&self, common: &Common) -> Result<ChosenRelays, CommandFailure> {
+        if let Some(chosen) = self.chosen.get() {
+            return Ok(chosen.clone());
+        }
+        let chosen = self.choose(common)?;
+        Ok(self.chosen.get_or_init(|| chosen).clone())
+    }
+
+    fn choose(&self, common: &Common) -> Result<ChosenRelays, CommandFailure> {
         let wrong = |why| CommandFailure::new(Exit::Usage, why);
         let named = match (self.named(), common.settings()) {
             ([], Some(settings)) => settings::relays(&settings).map_err(wrong)?,
@@ -76,6 +88,7 @@ impl RelayArgs {
 }
 
 /// The relays that a command uses.
+#[derive(Clone, Debug)]
 pub(crate) struct ChosenRelays {
     pub(crate) relays: Vec<Relay>,
     /// The list of an organisation from which they are, if they are from one.

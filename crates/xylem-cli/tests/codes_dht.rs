@@ -650,7 +650,7 @@ fn tried(dir: &Path, bootstrap: &[String]) -> (Option<i32>, TrialSteps) {
     (output.status.code(), steps.map(step).collect())
 }
 
-/// A machine that the DHT lists is told so, with each step, and the exit code says it too.
+/// A trial of a machine that the DHT lists reports each step as good, and so does the exit code.
 #[test]
 fn a_trial_of_the_dht_finds_this_machine_there() {
     let (net, dir) = (testnet(20), tempfile::tempdir().unwrap());
@@ -675,7 +675,7 @@ fn a_trial_of_the_dht_finds_this_machine_there() {
 
 /// Nodes that lie about where this machine is, that are silent, and a DHT that is turned off.
 #[test]
-fn a_trial_of_the_dht_tells_what_is_wrong() {
+fn a_trial_of_the_dht_reports_what_is_wrong() {
     let ((bootstrap, _silent), dir) = (symmetric_world(), tempfile::tempdir().unwrap());
     let _relay = volunteer(dir.path(), &bootstrap);
     let (code, steps) = tried(dir.path(), &bootstrap);

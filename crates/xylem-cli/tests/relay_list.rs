@@ -39,10 +39,22 @@ impl Organisation {
 
     /// Replaces the list, signed by this key.
     fn lists(&self, lines: &str, by: &str) {
-        let list = file(&self.dir, "relays", format!("xylem relays 1\n{lines}\n").as_bytes());
-        let signature = self.key(&["sign", text(&list), "--by", by]);
+        let (list, signature) = self.signs(lines, by);
+        self.puts(&list, &signature);
+    }
+
+    /// A list and its signature by this key.
+    fn signs(&self, lines: &str, by: &str) -> (Vec<u8>, Vec<u8>) {
+        let list = format!("xylem relays 1\n{lines}\n").into_bytes();
+        let signature = self.key(&["sign", text(&file(&self.dir, "to sign", &list)), "--by", by]);
         assert_exit(&signature, 0);
-        file(&self.dir, "relays.sig", &signature.stdout);
+        (list, signature.stdout)
+    }
+
+    /// Puts both files in place of the earlier ones.
+    fn puts(&self, list: &[u8], signature: &[u8]) {
+        file(&self.dir, "relays", list);
+        file(&self.dir, "relays.sig", signature);
     }
 
     /// The program of one of its members.
@@ -68,13 +80,20 @@ fn registrations(node: &Node) -> Option<u64> {
     node.told("relayed").last()?["registrations"].as_u64()
 }
 
+/// The warnings of a share that have this text.
+fn warnings(share: &Share, with: &str) -> usize {
+    let told = share.told("trouble");
+    told.iter().filter(|told| told["what"].as_str().is_some_and(|what| what.contains(with))).count()
+}
+
 /// A member's share registers with the listed relay, which its ticket names. When the list names another one, the running share
-/// moves there.
+/// moves there, and to nothing else.
 #[test]
 fn a_running_share_follows_the_list_of_its_organisation() {
     let dir = tempfile::tempdir().unwrap();
     let org = Organisation::new(dir.path());
     let ((old, old_uri), (new, new_uri)) = (org.relay("old"), org.relay("new"));
+    let earlier = org.signs(&new_uri, "/org");
     org.lists(&format!("{old_uri} # Frankfurt"), "/org");
     let source = file(dir.path(), "source", &noise(300_000, 1));
     let share = Share::run(org.member("store"), &source, &[]);
@@ -85,16 +104,62 @@ fn a_running_share_follows_the_list_of_its_organisation() {
 
     // Another key than the organisation's moves no member, and is reported.
     assert_exit(&org.key(&["new", "/mallory"]), 0);
+    let stays = |what: &str, reports: &str| {
+        // A second reading changes nothing either.
+        let before = warnings(&share, reports);
+        until(what, || warnings(&share, reports) >= before + 2);
+        assert_eq!((registrations(&old), registrations(&new).unwrap_or(0)), (Some(1), 0), "{what}");
+    };
     org.lists(&new_uri, "/mallory");
-    until("a report", || {
-        let told = share.told("trouble");
-        told.iter()
-            .any(|told| told["what"].as_str().is_some_and(|what| what.contains("stay in use")))
-    });
-    assert_eq!((registrations(&old), registrations(&new).unwrap_or(0)), (Some(1), 0));
+    stays("another key", "key is unknown");
+    // An earlier list of the organisation's moves no member back.
+    org.puts(&earlier.0, &earlier.1);
+    stays("an earlier list", "older than the one in use");
+    // While the new relay's name leads nowhere, the share stays where it is.
+    let (key, _) = new_uri.split_once('@').expect("a key");
+    org.lists(&format!("{key}@relay.invalid:1"), "/org");
+    stays("a name that leads nowhere", "relay.invalid");
 
     org.lists(&new_uri, "/org");
     until("it has moved", || registrations(&new) == Some(1) && registrations(&old) == Some(0));
+}
+
+/// The code on the screen has its number from the relay that was listed first. It leads to the share also after the list names another.
+#[test]
+fn a_code_keeps_its_relay_when_the_list_names_another() {
+    let dir = tempfile::tempdir().unwrap();
+    let org = Organisation::new(dir.path());
+    let ((old, old_uri), (new, new_uri)) = (org.relay("old"), org.relay("new"));
+    org.lists(&old_uri, "/org");
+    let source = file(dir.path(), "source", &noise(100_000, 1));
+    let share = Share::run(org.member("store"), &source, &["--code", "--no-dht"]);
+    until("a code", || !share.told("code").is_empty());
+    let code = share.told("code")[0]["code"].as_str().expect("a text").to_owned();
+    org.lists(&new_uri, "/org");
+    until("it has come to the new relay", || registrations(&new) == Some(1));
+    let mut get = xylem(&dir.path().join("store of the getter"));
+    get.args(["get", &code, "--relay", &old_uri, "--no-lan", "--no-dht", "-o"]);
+    get.arg(dir.path().join("out"));
+    assert_exit(&finish(get), 0);
+    assert!(fs::read(dir.path().join("out")).unwrap() == fs::read(&source).unwrap());
+    assert_eq!(registrations(&old), Some(1));
+}
+
+/// A command that looks for a ticket and then for content reads the list once.
+#[test]
+fn an_old_list_is_reported_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let org = Organisation::new(dir.path());
+    let (_relay, uri) = org.relay("relay");
+    org.lists(&format!("until 2020-01-31\n{uri}"), "/org");
+    let source = file(dir.path(), "source", b"content");
+    let share = Share::run(xylem(&dir.path().join("store")), &source, &[]);
+    let mut get = org.member("member");
+    get.args(["get", &share.ticket, "-o"]).arg(dir.path().join("out"));
+    let output = finish(get);
+    assert_exit(&output, 0);
+    let said = stderr(&output);
+    assert_eq!(said.matches("past its last day").count(), 1, "{said}");
 }
 
 /// A list that another key has signed, that has a wrong line or is missing, ends a command with one line. An old one is used, with a

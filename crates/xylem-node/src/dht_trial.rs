@@ -59,6 +59,8 @@ pub enum DhtStep {
         /// How many of those that were asked have answered.
         answered: usize,
     },
+    /// The time was over before the last step.
+    Unfinished,
 }
 
 /// Whether a trial has found this machine in the DHT.
@@ -101,7 +103,7 @@ impl Failure for DhtTrialError {
     }
 }
 
-/// Takes the steps by the engine's own sockets for links. Ends within 20 s. Nothing but a random key is announced, which no peer
+/// Takes the steps by the engine's own sockets for links. Ends within 20 s, with [`DhtStep::Unfinished`] if steps are missing then. Nothing but a random key is announced, which no peer
 /// looks for.
 ///
 /// # Errors
@@ -144,6 +146,23 @@ enum TrialStage {
     Volunteers(LookupId),
     Asking { until: Duration },
     Over,
+}
+
+impl TrialStage {
+    /// What is reported if the time is over at this stage, after this many nodes have answered.
+    fn unfinished(self, answered: usize) -> Vec<DhtStep> {
+        match self {
+            // Before that nothing was reported.
+            Self::Entering | Self::Announcing(_) => match answered {
+                0 => vec![DhtStep::Nodes { answered }],
+                _ => vec![DhtStep::Nodes { answered }, DhtStep::Unfinished],
+            },
+            Self::Finding(_) | Self::Volunteers(_) | Self::Asking { .. } => {
+                vec![DhtStep::Unfinished]
+            }
+            Self::Over => Vec::new(),
+        }
+    }
 }
 
 struct DhtTrial<'a> {
@@ -268,7 +287,7 @@ impl Program for DhtTrial<'_> {
         Ok(())
     }
 
-    fn handle_timeout(&mut self, engine: &mut Engine, _now: Duration) -> Result<(), EngineError> {
+    fn handle_timeout(&mut self, engine: &mut Engine, now: Duration) -> Result<(), EngineError> {
         if matches!(self.stage, TrialStage::Entering) && self.entry.poll(engine) {
             self.announce(engine);
         }
@@ -278,22 +297,40 @@ impl Program for DhtTrial<'_> {
         if let TrialStage::Asking { until } = self.stage {
             self.asked(engine, until);
         }
+        if now >= self.until {
+            let steps = self.stage.unfinished(self.entry.answers(engine));
+            steps.into_iter().for_each(&mut *self.tell);
+            self.stage = TrialStage::Over;
+        }
         Ok(())
     }
 
-    fn is_done(&mut self, engine: &Engine, stopped: bool) -> bool {
-        let late = engine.now() >= self.until;
-        // Before that nothing was reported.
-        if late && matches!(self.stage, TrialStage::Entering | TrialStage::Announcing(_)) {
-            (self.tell)(DhtStep::Nodes { answered: 0 });
-        }
-        stopped || late || matches!(self.stage, TrialStage::Over)
+    fn is_done(&mut self, _engine: &Engine, stopped: bool) -> bool {
+        stopped || matches!(self.stage, TrialStage::Over)
     }
 
     fn poll_timeout(&mut self, _now: Duration) -> Option<Duration> {
         match self.stage {
             TrialStage::Asking { until } => Some(until.min(self.until)),
             _ => Some(self.until),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trial_that_runs_out_of_time_reports_the_nodes_and_that_steps_are_missing() {
+        let asking = TrialStage::Asking { until: Duration::ZERO };
+        for (stage, answered, steps) in [
+            (TrialStage::Entering, 0, &[DhtStep::Nodes { answered: 0 }][..]),
+            (TrialStage::Entering, 3, &[DhtStep::Nodes { answered: 3 }, DhtStep::Unfinished]),
+            (asking, 3, &[DhtStep::Unfinished]),
+            (TrialStage::Over, 3, &[]),
+        ] {
+            assert_eq!(stage.unfinished(answered), steps);
         }
     }
 }

@@ -109,6 +109,11 @@ impl DhtEntry {
         engine.dht(self.of).is_some_and(|dht| !dht.known_nodes(1).is_empty())
     }
 
+    /// How many nodes have answered lately.
+    pub(crate) fn answers(&self, engine: &mut Engine) -> usize {
+        engine.dht(self.of).map_or(0, |dht| dht.known_nodes(usize::MAX).len())
+    }
+
     pub(crate) fn look_up(&self, engine: &mut Engine, kind: LookupKind) -> Option<LookupId> {
         let now = engine.now();
         engine.dht(self.of)?.lookup(now, kind).ok()

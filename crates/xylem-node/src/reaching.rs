@@ -7,6 +7,7 @@ use xylem_peers::reachable::{HostLookupError, PeerAddress, Relay, RelayWays};
 use xylem_reach::kind::RelayReport;
 use xylem_reach::relay::{ConnectTarget, VouchedName};
 
+use crate::code::RelayDialError;
 use crate::event::Event;
 use xylem_engine::{look_up, ways_to};
 
@@ -50,15 +51,24 @@ pub(crate) fn register(
     on_event: &mut dyn FnMut(Event),
 ) {
     for (i, relay) in relays.iter().enumerate() {
-        let used = to_dial(relay).map_err(|e| e.to_string()).and_then(|uses| {
-            let (names, wants_code) = (names.to_vec(), code && i == 0);
-            let uses = RelayUse { listens: true, names, wants_code, ..uses };
-            engine.use_relay(uses).map_err(|e| e.to_string())
-        });
-        if let Err(why) = used {
+        let ways = to_dial(relay).map(|ways| RelayUse { wants_code: code && i == 0, ..ways });
+        if let Err(why) = listen_at(engine, ways, names) {
             on_event(Event::warning(format!("relay {relay} is not used: {why}")));
         }
     }
+}
+
+/// Registers with a relay whose host was looked up.
+///
+/// # Errors
+/// The reason why the relay cannot be used.
+pub(crate) fn listen_at(
+    engine: &mut Engine,
+    ways: Result<RelayUse, HostLookupError>,
+    names: &[VouchedName],
+) -> Result<(), RelayDialError> {
+    engine.use_relay(RelayUse { listens: true, names: names.to_vec(), ..ways? })?;
+    Ok(())
 }
 
 /// Announces further addresses of this end to peers at relays: those of its interfaces and those in `announced`.

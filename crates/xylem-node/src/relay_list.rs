@@ -7,16 +7,22 @@ use std::thread;
 use std::time::Duration;
 
 use xylem_base::{Blame, Failure, UnixTime, Wake};
+use xylem_engine::RelayUse;
 use xylem_keys::{KeyFileError, VerifyWith, check_signature};
 use xylem_peers::list_file::{ListFileError, list_text};
+use xylem_peers::reachable::{HostLookupError, Relay};
 use xylem_peers::relay_list::{ListedRelays, RelayLineError, parse_relay_list};
 
+use crate::reaching::to_dial;
 use xylem_engine::wall_clock;
 
 /// Most bytes of a list.
 const MAX_LIST: u64 = 1 << 16;
 /// Time between two readings of the list in a running program, unless [`RelayList::again`] has another one.
 const AGAIN: Duration = Duration::from_secs(3_600);
+/// How far the clock of the machine that signs may be ahead. A list with a later time is refused, as no list that is signed with the
+/// right time would replace it.
+const AHEAD_MS: u64 = 24 * 3_600 * 1_000;
 /// Pause before a list is read again whose signature is for other content: the two files are replaced one after the other.
 const PAIR: Duration = Duration::from_millis(300);
 
@@ -55,6 +61,13 @@ pub enum RelayListError {
     /// It was signed before the list that was used last.
     #[error("list of relays {}: it is older than the one in use", .0.display())]
     Older(PathBuf),
+    /// It was signed more than a day from now.
+    #[error(
+        "list of relays {}: its signature has a time more than a day from now: the clock here is wrong, or that of the \
+         machine on which it was signed; set it right, and sign the list again",
+        .0.display()
+    )]
+    Ahead(PathBuf),
     /// It has a wrong line.
     #[error("list of relays {}: line {number}: {why}", path.display())]
     Line {
@@ -119,6 +132,9 @@ impl RelayList {
         if signed.time_ms < self.not_before_ms {
             return Err(RelayListError::Older(path()));
         }
+        if signed.time_ms > now.milliseconds().saturating_add(AHEAD_MS) {
+            return Err(RelayListError::Ahead(path()));
+        }
         let listed = parse_relay_list(&text);
         let listed =
             listed.map_err(|(number, why)| RelayListError::Line { path: path(), number, why })?;
@@ -130,11 +146,35 @@ impl RelayList {
     }
 }
 
-/// Reads a list again and again, on threads of its own: the file may be on a disk that sleeps, or on another machine.
+/// A list that was read again, with the addresses of its relays.
+pub(crate) struct LookedUpList {
+    /// Whether its last day is over.
+    pub(crate) is_old: bool,
+    /// The relays to use, with the ways to each.
+    pub(crate) relays: Vec<(Relay, Result<RelayUse, HostLookupError>)>,
+}
+
+impl LookedUpList {
+    /// Looks up the relays' hosts. A name server that is silent is waited for.
+    fn of(listed: ListedRelays) -> Self {
+        let is_old = listed.is_old(wall_clock());
+        let looked_up = |relay: Relay| {
+            let ways = to_dial(&relay);
+            (relay, ways)
+        };
+        Self { is_old, relays: listed.relays.into_iter().map(looked_up).collect() }
+    }
+}
+
+/// What a thread has read.
+type WatchedList = Result<LookedUpList, RelayListError>;
+
+/// Reads a list again and again and looks up its relays, on threads of its own: the file may be on a disk that sleeps or on another machine,
+/// and a name server may be silent.
 pub(crate) struct RelayWatch {
     list: Option<RelayList>,
     next: Duration,
-    read: Option<mpsc::Receiver<(RelayList, Result<ListedRelays, RelayListError>)>>,
+    read: Option<mpsc::Receiver<(RelayList, WatchedList)>>,
     wake: Wake,
 }
 
@@ -151,7 +191,7 @@ impl RelayWatch {
     }
 
     /// Reads the list if it is due. Returns it once it has been read.
-    pub(crate) fn poll(&mut self, now: Duration) -> Option<Result<ListedRelays, RelayListError>> {
+    pub(crate) fn poll(&mut self, now: Duration) -> Option<WatchedList> {
         if let Some(read) = &self.read {
             let (list, listed) = match read.try_recv() {
                 Ok(read) => read,
@@ -170,7 +210,7 @@ impl RelayWatch {
         let (path, mut list, wake) = (list.file.clone(), list.clone(), self.wake.clone());
         let (tell, read) = mpsc::channel();
         let work = move || {
-            let listed = list.read(wall_clock());
+            let listed = list.read(wall_clock()).map(LookedUpList::of);
             // The program may have ended meanwhile.
             let _ = tell.send((list, listed));
             wake();
@@ -197,9 +237,12 @@ mod tests {
         byte.repeat(32)
     }
 
+    fn hosts_of<'a>(relays: impl Iterator<Item = &'a Relay>) -> Vec<String> {
+        relays.flat_map(|relay| &relay.at.addresses).map(ToString::to_string).collect()
+    }
+
     fn hosts(listed: &ListedRelays) -> Vec<String> {
-        let all = listed.relays.iter().flat_map(|relay| &relay.at.addresses);
-        all.map(ToString::to_string).collect()
+        hosts_of(listed.relays.iter())
     }
 
     /// A list, and the key that signs it.
@@ -264,6 +307,20 @@ mod tests {
     }
 
     #[test]
+    fn a_list_signed_by_a_clock_that_is_ahead_is_refused_and_keeps_no_later_one_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut signed = Signed::new(dir.path());
+        let (now, day) = (signed.after(9), 24 * 3_600);
+        signed.write("a.example", day + 10);
+        assert!(matches!(signed.list.read(now), Err(RelayListError::Ahead(_))));
+        signed.write("b.example", 8);
+        assert_eq!(hosts(&signed.list.read(now).unwrap()), ["b.example:1"]);
+        // Clocks differ by less.
+        signed.write("c.example", day);
+        assert_eq!(hosts(&signed.list.read(now).unwrap()), ["c.example:1"]);
+    }
+
+    #[test]
     fn a_running_program_reads_the_list_each_hour() {
         let dir = tempfile::tempdir().unwrap();
         let signed = Signed::new(dir.path());
@@ -277,14 +334,19 @@ mod tests {
             wakes.recv().unwrap();
             watch.poll(AGAIN * hour).expect("it was read")
         };
-        signed.write("a.example", 1);
-        assert_eq!(hosts(&at_hour(&mut watch, 1).unwrap()), ["a.example:1"]);
+        let hosts = |list: &LookedUpList| hosts_of(list.relays.iter().map(|(relay, _)| relay));
+        signed.write("192.0.2.1", 1);
+        let read = at_hour(&mut watch, 1).unwrap();
+        assert_eq!(hosts(&read), ["192.0.2.1:1"]);
+        // The thread has looked it up.
+        let udp = read.relays[0].1.as_ref().map(|uses| uses.udp.clone());
+        assert_eq!(udp.unwrap(), ["192.0.2.1:1".parse().unwrap()]);
         // An earlier one does not replace it, also later.
-        signed.write("b.example", 0);
+        signed.write("192.0.2.2", 0);
         for hour in 2..4 {
             assert!(matches!(at_hour(&mut watch, hour), Err(RelayListError::Older(_))));
         }
-        signed.write("c.example", 2);
-        assert_eq!(hosts(&at_hour(&mut watch, 4).unwrap()), ["c.example:1"]);
+        signed.write("192.0.2.3", 2);
+        assert_eq!(hosts(&at_hour(&mut watch, 4).unwrap()), ["192.0.2.3:1"]);
     }
 }

@@ -32,6 +32,9 @@ pub enum RelayLineError {
     /// A day is none.
     #[error("`until` is followed by a day, as 2027-06-30")]
     Day,
+    /// There is an earlier line with a day.
+    #[error("`until` is there a second time; a list has one last day")]
+    SecondDay,
     /// It is no relay.
     #[error(transparent)]
     Relay(#[from] RelayUriError),
@@ -67,6 +70,10 @@ pub fn parse_relay_list(text: &str) -> Result<ListedRelays, (usize, RelayLineErr
     for (number, entry) in entries {
         let wrong = |why: RelayLineError| (number, why);
         if let Some(day) = entry.strip_prefix(UNTIL) {
+            // The readers of the file would not see which of two days counts.
+            if listed.until_ms.is_some() {
+                return Err(wrong(RelayLineError::SecondDay));
+            }
             listed.until_ms = Some(end_of(day.trim()).ok_or_else(|| wrong(RelayLineError::Day))?);
             continue;
         }
@@ -126,6 +133,7 @@ mod tests {
             ("nonsense", 2),
             (&format!("{}@h:1?token=correct-horse-battery", key("a1")), 2),
             (&format!("{0}@h:1\n{0}@h:2\n{0}@h:3", key("a1")), 4),
+            ("until 2027-06-30\nuntil 2099-06-30", 3),
         ] {
             let wrong = parse_relay_list(&format!("xylem relays 1\n{line}\n")).unwrap_err();
             assert_eq!(wrong.0, number, "{line}: {}", wrong.1);

@@ -31,7 +31,7 @@ use xylem_node::{Event, Itself, ReachWay};
 ",
     exit_help!(),
     "
-The status is 3 where nobody from elsewhere can reach this machine as it is. With --dht it is 0 if the DHT leads here."
+The status is 3 where no peer from elsewhere can reach this machine as it is. With --dht it is 0 if the DHT leads here."
 ))]
 pub(crate) struct ReachArgs {
     #[command(flatten)]

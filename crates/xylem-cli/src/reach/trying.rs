@@ -168,10 +168,16 @@ fn dht_step(step: DhtStep, tell: &mut dyn FnMut(ReachReport)) {
             );
             ("dht_volunteers", Some(answered > 0), says)
         }
-        _ => {
-            let says = "too few nodes tell which port they see";
-            ("dht_nat", None, says.to_owned())
+        DhtStep::Ports(SeenPorts::Unknown) => {
+            ("dht_nat", None, "too few nodes have reported a port".to_owned())
         }
+        DhtStep::Unfinished => {
+            let says =
+                "the trial did not finish within 20 s; the steps behind the last one are missing";
+            ("dht_unfinished", Some(false), says.to_owned())
+        }
+        // The crate that takes the steps may have further ones.
+        _ => return,
     };
     tell(ReachReport::Probe(ReachProbe { what, good, says }));
 }

@@ -102,6 +102,8 @@ struct ShownCode {
     volunteers: HashMap<[u8; 32], bool>,
     /// Names by which the content is asked for there.
     names: Vec<VouchedName>,
+    /// The key of the relay that has assigned the number.
+    relay: Option<[u8; 32]>,
 }
 
 /// How peers find a code by its number.
@@ -207,6 +209,15 @@ impl CodeServer {
         match &self.state {
             CodeServerState::Waits { .. } | CodeServerState::Checks { .. } => None,
             CodeServerState::Shown(shown) => shown.offer.over(),
+        }
+    }
+
+    /// The key of the relay that is asked for the number, or has assigned it. The text that takers receive names it as well.
+    pub(crate) fn relay(&self) -> Option<[u8; 32]> {
+        match &self.state {
+            CodeServerState::Waits { what, .. } => what.how.relay.as_ref().map(|it| it.at.key),
+            CodeServerState::Checks { .. } => None,
+            CodeServerState::Shown(shown) => shown.relay,
         }
     }
 
@@ -365,6 +376,8 @@ impl ShownCode {
         let port = listens.filter(|_| how.lan).map(|at| at.port());
         let lan = port.and_then(|port| nearby::CodeAnnouncement::new(number, port));
         let dht = meeting.as_mut().map(|meeting| meeting.show(engine));
+        let relay = how.relay.filter(|_| by_relay);
+        let relay_key = relay.as_ref().map(|relay| relay.at.key);
         let told = CodeEvent::Shown {
             code: code.clone(),
             of,
@@ -372,7 +385,7 @@ impl ShownCode {
             lan: lan.is_some(),
             dht: dht == Some(true),
             dht_waits: dht == Some(false),
-            relay: how.relay.filter(|_| by_relay),
+            relay,
             at,
         };
         let offer = CodeOffer::new(engine.now(), code, text, own.public(), &xylem_base::random()?);
@@ -386,6 +399,7 @@ impl ShownCode {
             meeting,
             volunteers: HashMap::new(),
             names: how.names,
+            relay: relay_key,
         })
     }
 }

@@ -17,7 +17,6 @@ use xylem_object::{PublisherKey, ServeOutcome};
 use xylem_packet::{Data, Interest, Packet};
 use xylem_peers::announcers::Announcers;
 use xylem_peers::reachable::{FaceAddress, Relay};
-use xylem_peers::relay_list::ListedRelays;
 use xylem_publish::publications::{PublicationId, Publications, ReceivedInterest, ServedContent};
 use xylem_reach::kind::ReachMonitor;
 use xylem_reach::names::dht_knock;
@@ -39,7 +38,7 @@ use crate::mail::MailServer;
 use crate::meeting::CodeDht;
 use crate::peers::linked_at;
 use crate::reaching;
-use crate::relay_list::{OLD_LIST, RelayListError, RelayWatch};
+use crate::relay_list::{LookedUpList, OLD_LIST, RelayListError, RelayWatch};
 use crate::shaping;
 use crate::ticket_meeting::{MAX_LISTED_TICKETS, TicketListings};
 use crate::waking::wake_of;
@@ -153,30 +152,48 @@ impl<'a> ShareServer<'a> {
         self.reach.watch(monitor, self.at.mapped);
     }
 
-    /// Uses the relays of a list that has been read again. Those that it no longer names are left, and later tickets name the new ones.
-    fn use_listed(&mut self, engine: &mut Engine, listed: Result<ListedRelays, RelayListError>) {
-        let listed = match listed {
-            Ok(listed) => listed,
+    /// Uses the relays of a list that has been read again. Those that it no longer names are left, and later tickets name the new
+    /// ones. A relay that cannot be used is tried at the next reading, too; without any that can be used, all stays as it is. The relay of a code
+    /// stays as well.
+    fn use_listed(&mut self, engine: &mut Engine, read: Result<LookedUpList, RelayListError>) {
+        let LookedUpList { is_old, relays } = match read {
+            Ok(read) => read,
             Err(why) => {
                 let what = format!("{why}; the relays that it named before stay in use");
                 return self.report(Event::warning(what));
             }
         };
-        if listed.is_old(wall_clock()) {
+        if is_old {
             self.report(Event::warning(OLD_LIST.to_owned()));
-        }
-        let now: Vec<RelayContact> = listed.relays.iter().map(|relay| relay.at.clone()).collect();
-        let before = std::mem::replace(&mut self.at.relays, now);
-        if self.at.relays == before {
-            return;
-        }
-        let keys: Vec<[u8; 32]> = self.at.relays.iter().map(|relay| relay.key).collect();
-        for gone in before.iter().filter(|relay| !keys.contains(&relay.key)) {
-            engine.leave_relay(&gone.key);
         }
         let ShareEndpoint { publisher, relay_vouch: vouch, .. } = self.at;
         let names = [VouchedName { publisher, vouch }];
-        reaching::register(engine, &listed.relays, &names, false, self.on_event);
+        let (mut now, mut any): (Vec<RelayContact>, bool) = (Vec::new(), false);
+        for (relay, ways) in relays {
+            let known = self.at.relays.iter().find(|known| known.key == relay.at.key);
+            match (reaching::listen_at(engine, ways, &names), known) {
+                (Ok(()), _) => {
+                    any = true;
+                    now.push(relay.at);
+                }
+                // It is used at the addresses that it had before.
+                (Err(_), Some(known)) => now.push(known.clone()),
+                (Err(why), None) => self.report(Event::warning(format!(
+                    "relay {relay} is not used: {why}; it is tried again when the list is read next"
+                ))),
+            }
+        }
+        if !any || self.at.relays == now {
+            return;
+        }
+        let keys: Vec<[u8; 32]> = now.iter().map(|relay| relay.key).collect();
+        let before = std::mem::replace(&mut self.at.relays, now);
+        // By that relay getters find the code, and then the content: the ticket that they receive was made before.
+        let by_code = self.streams.code_relay();
+        let is_gone = |key: &[u8; 32]| !keys.contains(key) && by_code != Some(*key);
+        for gone in before.iter().filter(|relay| is_gone(&relay.key)) {
+            engine.leave_relay(&gone.key);
+        }
         self.reach.use_relays(&keys);
     }
 

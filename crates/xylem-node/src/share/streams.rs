@@ -38,6 +38,11 @@ impl ShareStreams {
         self.code.is_some()
     }
 
+    /// The key of the relay by which getters with the code come here.
+    pub(super) fn code_relay(&self) -> Option<[u8; 32]> {
+        self.code.as_ref().and_then(CodeServer::relay)
+    }
+
     /// Whether getters with the code find it in the DHT; `None` without a code.
     pub(super) fn code_in_dht(&self) -> Option<bool> {
         self.code.as_ref().and_then(CodeServer::in_dht)
