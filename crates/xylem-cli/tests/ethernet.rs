@@ -246,7 +246,7 @@ for cut in range(len(interest())):
 link.settimeout(0.5)
 try:
     sys.exit(f"an answer: {answer().hex()}")
-except TimeoutError:
+except socket.timeout:
     link.settimeout(10)
 for padding in (b"", b"\0" * 29, b"\xff" * 300):
     send(interest() + padding)

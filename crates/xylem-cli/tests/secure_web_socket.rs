@@ -7,24 +7,37 @@ use std::process::{Command, Stdio};
 use crate::common::serving::Serving;
 use crate::common::{Node, assert_exit, file, finish, noise, skipped, stderr, text, until, xylem};
 
-// Written by OpenSSL 3.0.19: for localhost and 127.0.0.1, until 2126.
+// For localhost and 127.0.0.1, from 2020, so that a slow clock does not matter, until 2120.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
-MIIBlzCCAT6gAwIBAgIUEGAwVvqvgO966XdgLsi7/pX4rdgwCgYIKoZIzj0EAwIw
-FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEyODIzNDU1MloYDzIxMjYxMTA0
-MjM0NTUyWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
-PQMBBwNCAARbG7cfwsSBg4urUCF3wcF2kohcPZanSPSDmkEQKhrzazWrXWL5QwtR
-KLLyxMJRakSsHtxzlBINfT4R+Qj3k/HUo2wwajAdBgNVHQ4EFgQUU/uCgByBCqg6
-KShBDMESdlx2LGIwHwYDVR0jBBgwFoAUU/uCgByBCqg6KShBDMESdlx2LGIwGgYD
-VR0RBBMwEYIJbG9jYWxob3N0hwR/AAABMAwGA1UdEwEB/wQCMAAwCgYIKoZIzj0E
-AwIDRwAwRAIgObjhPv+IYvKcpCWCI5bPIbOS2RkxfbfOPP9qvVCw8fICIHU0OHnR
-qjfm4BgQtHmUpN2uiqLyf+WoUl8L0f/YZp2m
+MIIBlzCCAT2gAwIBAgITVIOgrJ/Qy3ebaMmAq8Ro2rDgtTAKBggqhkjOPQQDAjAU
+MRIwEAYDVQQDDAlsb2NhbGhvc3QwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEw
+MDAwMDBaMBQxEjAQBgNVBAMMCWxvY2FsaG9zdDBZMBMGByqGSM49AgEGCCqGSM49
+AwEHA0IABBgBWxDymcSNLLGng62LTjosjDNJBN3j6u2llBnaQ1nB7JJFGfUEg7vs
+zFZ7YSLs2D8RbFTJzkqt+U0p4aY0JBejbDBqMB0GA1UdDgQWBBTViJcQzeZH7avW
+W0LqjFKOLInj1zAfBgNVHSMEGDAWgBTViJcQzeZH7avWW0LqjFKOLInj1zAaBgNV
+HREEEzARgglsb2NhbGhvc3SHBH8AAAEwDAYDVR0TAQH/BAIwADAKBggqhkjOPQQD
+AgNIADBFAiAGZkEExuYDumyaNQv3Okq32bgP4F+cJ2POxnzQMr8GRwIhAKsd4T5S
+c2pHX2Yr1MvxVPoLSYNzhbwoXdULCb/S/4Tj
 -----END CERTIFICATE-----
 ";
 const KEY: &str = "-----BEGIN PRIVATE KEY-----
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgTdJ2hMrq5r6EVhp6
-WsUG6O5D5IT2XukKXsy3BHNJD8+hRANCAARbG7cfwsSBg4urUCF3wcF2kohcPZan
-SPSDmkEQKhrzazWrXWL5QwtRKLLyxMJRakSsHtxzlBINfT4R+Qj3k/HU
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgTiFA0AXnRjNc9jXQ
+hnz3gxfb9zuK5yezObmzAmnY5EWhRANCAAQYAVsQ8pnEjSyxp4Oti046LIwzSQTd
+4+rtpZQZ2kNZweySRRn1BIO77MxWe2Ei7Ng/EWxUyc5KrflNKeGmNCQX
 -----END PRIVATE KEY-----
+";
+/// Another authority, which has not signed that certificate.
+const OTHER_AUTHORITY: &str = "-----BEGIN CERTIFICATE-----
+MIIBnTCCAUSgAwIBAgIUGXwGHsmgF3u6Ga/1GcAsr+h5xM8wCgYIKoZIzj0EAwIw
+GDEWMBQGA1UEAwwNb3RoZXIuZXhhbXBsZTAgFw0yMDAxMDEwMDAwMDBaGA8yMTIw
+MDEwMTAwMDAwMFowGDEWMBQGA1UEAwwNb3RoZXIuZXhhbXBsZTBZMBMGByqGSM49
+AgEGCCqGSM49AwEHA0IABDOaSLZVL0zj08O0JGxzi9DXFBymNFKL8sziMqYmEdKd
+8p+XoNqi3N3JajblIHY1niXBEhwpxgV/YHDji0YtiwujajBoMB0GA1UdDgQWBBRO
+1xbmYRXIsu4e51lFcMZ8ECSLDzAfBgNVHSMEGDAWgBRO1xbmYRXIsu4e51lFcMZ8
+ECSLDzAYBgNVHREEETAPgg1vdGhlci5leGFtcGxlMAwGA1UdEwEB/wQCMAAwCgYI
+KoZIzj0EAwIDRwAwRAIgcj6ja0MQ0l/ceUhTXS9Szs5uNW9b1M+YLjQiMOWi2agC
+IEFD+Ir31VnEAfmc5ZBNGBZ4mlVkUCNdy7z8BD1ZWtkZ
+-----END CERTIFICATE-----
 ";
 
 /// A node that listens at `wss://` on a free port.
@@ -56,17 +69,14 @@ fn ctl(dir: &Path, node: &Node, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// A node that dials `to`, and trusts the authorities in this file (without it: those of the system).
-fn client(dir: &Path, to: &str, authorities: Option<&Path>) -> Node {
+/// A node that dials `to`, and trusts the authorities in this file.
+fn client(dir: &Path, to: &str, authorities: &Path) -> Node {
     let settings = format!(
         "[node]\nlisten = [\"unix://{}\"]\n[[node.route]]\nprefix = \"/\"\nto = \"{to}\"\n",
         dir.join("node.sock").display()
     );
     let mut command = xylem(&dir.join("node-store"));
-    match authorities {
-        Some(path) => command.env("SSL_CERT_FILE", path),
-        None => command.env_remove("SSL_CERT_FILE"),
-    };
+    command.env("SSL_CERT_FILE", authorities);
     Node::run(command, dir, &settings)
 }
 
@@ -91,7 +101,7 @@ fn an_object_is_fetched_over_a_secure_web_socket() {
         ("stated", format!("wss://127.0.0.1:{port}?sni=localhost")),
     ] {
         let near_dir = home(dir.path(), case);
-        let near = client(&near_dir, &to, Some(&cert));
+        let near = client(&near_dir, &to, &cert);
         let out = near_dir.join("out");
         let mut get = xylem(&near_dir.join("store"));
         get.args(["get", "/far/film", "--insecure", "--from", near.at("unix"), "-o", text(&out)]);
@@ -105,20 +115,21 @@ fn an_object_is_fetched_over_a_secure_web_socket() {
     assert!(ctl(&far_dir, &far, &["channel", "list"]).contains(far.at("wss")));
 }
 
-/// Else anybody on the path could take the server's place.
+/// Else whatever is on the path could take the server's place.
 #[test]
 fn a_server_without_a_certificate_for_its_name_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let far_dir = home(dir.path(), "far");
     let far = server(&far_dir);
     let cert = far_dir.join("cert.pem");
+    let other = file(dir.path(), "other.pem", OTHER_AUTHORITY.as_bytes());
     let port = far.at("wss").rsplit(':').next().unwrap();
     for (case, to, authorities, why) in [
-        ("unknown", format!("wss://localhost:{port}"), None, "invalid peer certificate"),
-        ("name", format!("wss://127.0.0.1:{port}?sni=other.example"), Some(&cert), "not valid for"),
+        ("unknown", format!("wss://localhost:{port}"), &other, "invalid peer certificate"),
+        ("name", format!("wss://127.0.0.1:{port}?sni=other.example"), &cert, "not valid for"),
     ] {
         let near_dir = home(dir.path(), case);
-        let near = client(&near_dir, &to, authorities.map(|path| path.as_path()));
+        let near = client(&near_dir, &to, authorities);
         let end = || near.told("peer_gone").first().map(|event| event["why"].to_string());
         until("the end of the dial", || end().is_some());
         assert!(end().unwrap().contains(why), "{case}: {:?}", end());

@@ -19,6 +19,10 @@ use crate::faces::{EngineFace, Transport};
 use crate::polling::{PollSource, SocketPoll};
 use crate::receiving::FrameOrigin;
 
+/// The source that the admission of faces counts all Ethernet neighbours as, since each can send with any address. No
+/// packet of IPv6 has a multicast source (RFC 4291, section 2.7: systems drop it), so no UDP peer is of this one.
+const SOURCE: IpAddr = IpAddr::V6(Ipv6Addr::new(0xff00, 0, 0, 0, 0, 0, 0, 0));
+
 /// An interface, whether it is here or not.
 struct EthernetDevice {
     name: String,
@@ -203,7 +207,7 @@ impl Engine {
         if !device.listens || !admission::opens(&frame.packet) || is_group(frame.from) {
             return None;
         }
-        let (name, from) = (device.name.clone(), source_of(frame.from));
+        let (name, from) = (device.name.clone(), SOURCE);
         if !self.admits(FaceKind::Datagrams, from) {
             return None;
         }
@@ -245,20 +249,66 @@ fn is_group(address: [u8; 6]) -> bool {
     address[0] & 1 == 1
 }
 
-/// An Ethernet address as the admission of faces counts it: all of them are one network (RFC 4291, appendix A).
-fn source_of([a, b, c, d, e, f]: [u8; 6]) -> IpAddr {
-    let id = u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f]);
-    Ipv6Addr::from_bits((0xfe80 << 112) | u128::from(id)).into()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+    use std::time::Duration;
+
+    use xylem_peers::admission::{
+        Admission, AdmissionSlot, AdmissionVerdict, Capacity, FaceStanding,
+    };
+
     use super::*;
 
+    const FACES: usize = 1_024;
+
     #[test]
-    fn ethernet_addresses_are_one_network() {
-        let one = source_of([0x02, 0, 0, 0, 0, 1]);
-        assert_eq!(one, "fe80::ff:fe00:1".parse::<IpAddr>().unwrap());
+    fn groups_send_no_frames() {
         assert!(is_group(ETHERNET_GROUP) && !is_group([0x02, 0, 0, 0, 0, 1]));
+    }
+
+    /// Takes newcomers in as the engine does, by number.
+    struct Room {
+        admission: Admission<usize>,
+        inside: HashMap<usize, AdmissionSlot>,
+    }
+
+    impl Room {
+        fn comes(&mut self, number: usize, from: IpAddr, standing: FaceStanding) {
+            let (now, kind) = (Duration::from_secs(number as u64), FaceKind::Datagrams);
+            match self.admission.judge(now, kind, from, self.inside.len(), 0) {
+                AdmissionVerdict::Full => return,
+                AdmissionVerdict::Instead(other) => {
+                    self.admission.leave(self.inside.remove(&other).expect("it is inside"));
+                }
+                AdmissionVerdict::Room => {}
+            }
+            let slot = self.admission.seat(now, kind, from, number);
+            self.admission.raise(slot, standing);
+            self.inside.insert(number, slot);
+        }
+    }
+
+    /// Neighbours at link-local addresses are of one source, too: it must not be the same.
+    #[test]
+    fn ethernet_neighbours_take_a_quarter_and_push_out_no_udp_neighbour() {
+        for standing in [FaceStanding::Heard, FaceStanding::Useful] {
+            let mut room = Room {
+                admission: Admission::new(Capacity::new(FACES, 8_192)),
+                inside: HashMap::new(),
+            };
+            let neighbours = 150;
+            for number in 0..neighbours {
+                let at = Ipv6Addr::from_bits((0xfe80 << 112) | number as u128);
+                room.comes(number, at.into(), FaceStanding::Useful);
+            }
+            for number in neighbours..neighbours + 5_000 {
+                room.comes(number, SOURCE, standing);
+            }
+            let udp = room.inside.keys().filter(|number| **number < neighbours).count();
+            assert_eq!(udp, neighbours, "{standing:?}");
+            let ethernet = room.inside.len() - udp;
+            assert!((1..=FACES / 4).contains(&ethernet), "{standing:?}: {ethernet}");
+        }
     }
 }
