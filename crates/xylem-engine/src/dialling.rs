@@ -69,6 +69,11 @@ impl Engine {
         self.net.beside.set_knock(knock);
     }
 
+    /// Reads the authorities for dials of `wss://` now, so that no later dial delays packets for that.
+    pub fn prepare_secure_dials(&mut self) {
+        self.net.web_tls.prepare();
+    }
+
     /// Makes a face to a peer. It can be used after [`EngineEvent::FaceUp`]; a permanent face is kept and dialled again
     /// after every failure.
     ///
