@@ -4,6 +4,7 @@
 //! again as soon as it is back, as after every failed dial. Frames from other addresses make faces only on interfaces of
 //! the settings.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -119,6 +120,23 @@ impl Engine {
 
     fn open_ethernet(&mut self, number: usize) -> io::Result<usize> {
         self.net.plain_sockets.ethernet.open(number, &mut self.net.polling)
+    }
+
+    /// Opens the interfaces of these peers, each once however many faces it has. Returns those that can't be opened.
+    pub(super) fn missing_interfaces<'a>(
+        &mut self,
+        peers: impl Iterator<Item = &'a PeerAddress>,
+    ) -> HashMap<&'a str, io::Error> {
+        let device = |peer: &'a PeerAddress| match peer {
+            PeerAddress::Ethernet { device, .. } => Some(&**device),
+            _ => None,
+        };
+        let devices: HashSet<&str> = peers.filter_map(device).collect();
+        let open = |device| {
+            let number = self.net.plain_sockets.ethernet.number(device);
+            Some((device, self.open_ethernet(number).err()?))
+        };
+        devices.into_iter().filter_map(open).collect()
     }
 
     /// Gives a face the transport to an address on an interface.
@@ -258,7 +276,6 @@ fn is_group(address: [u8; 6]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
     use std::time::Duration;
 
     use xylem_peers::admission::{
