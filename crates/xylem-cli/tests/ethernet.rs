@@ -216,6 +216,32 @@ fn a_node_waits_for_an_interface_that_is_not_here_yet() {
     assert_eq!(near.told("peer_gone").len(), 1, "a face that stays down is reported once");
 }
 
+/// A command for the same address makes no second face, which would take the place of this one with its routes.
+#[test]
+fn a_face_that_waits_for_its_interface_is_found_and_keeps_its_route() {
+    let Some(cable) = Cable::new("waiting") else { return };
+    cable.unplug();
+    let uri = ether(ADDRESSES[1]);
+    let to = format!("ether://[{}%eth]", ADDRESSES[1]);
+    let near = cable.node(0, &format!("[[node.route]]\nprefix = \"/far\"\nto = \"{to}\"\n"));
+    let _far = cable.node(1, &settings(""));
+    let create = ["face", "create", &uri, "--local", "dev://eth", "--persistency", "permanent"];
+    let known = cable.ctl(0, &create);
+    assert!(known.contains("face-updated"), "{known}");
+    let faces = cable.ctl(0, &["face", "list", "--scheme", "ether"]);
+    assert_eq!(faces.lines().count(), 1, "{faces}");
+    assert!(faces.contains(&format!("remote {uri} local dev://eth")), "{faces}");
+
+    assert!(cable.plug());
+    until("both ends to come up", || {
+        let up = |event: &serde_json::Value| event["peer"] == format!("{uri} on eth");
+        near.told("peer_connected").iter().any(up)
+            && cable.ctl(1, &["channel", "list"]).contains("dev://eth")
+    });
+    let _put = cable.put(1, "/far/note", b"a note");
+    assert!(cable.get(0, "/far/note") == b"a note");
+}
+
 /// Frames that another program makes: the least ones of Ethernet, with padding, and damaged ones.
 const FRAMES: &str = r#"
 import os, random, socket, sys

@@ -69,6 +69,11 @@ impl Engine {
         self.net.beside.set_knock(knock);
     }
 
+    /// Reads the authorities for dials of `wss://` now, so that no later dial delays packets for that.
+    pub fn prepare_secure_dials(&mut self) {
+        self.net.web_tls.prepare();
+    }
+
     /// Makes a face to a peer. It can be used after [`EngineEvent::FaceUp`]; a permanent face is kept and dialled again
     /// after every failure.
     ///
@@ -358,13 +363,22 @@ impl Engine {
             .filter(|(_, face)| due(face))
             .filter_map(|(id, face)| Some((id, face.peer.clone()?)))
             .collect();
-        for (id, peer) in down {
-            if let Some(face) = self.net.faces.get_mut(id) {
+        let missing = self.missing_interfaces(down.iter().map(|(_, peer)| peer));
+        for (id, peer) in &down {
+            if let Some(face) = self.net.faces.get_mut(*id) {
                 face.last_received = now;
                 face.came_up = false;
             }
-            if let Err(e) = self.connect(id, &peer) {
-                self.fail_face(id, e);
+            let why = match peer {
+                PeerAddress::Ethernet { device, .. } => missing.get(&**device),
+                _ => None,
+            };
+            let connected = match why {
+                Some(why) => Err(io::Error::new(why.kind(), why.to_string())),
+                None => self.connect(*id, peer),
+            };
+            if let Err(e) = connected {
+                self.fail_face(*id, e);
             }
         }
     }

@@ -4,6 +4,7 @@
 //! again as soon as it is back, as after every failed dial. Frames from other addresses make faces only on interfaces of
 //! the settings.
 
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -121,6 +122,23 @@ impl Engine {
         self.net.plain_sockets.ethernet.open(number, &mut self.net.polling)
     }
 
+    /// Opens the interfaces of these peers, each once however many faces it has. Returns those that can't be opened.
+    pub(super) fn missing_interfaces<'a>(
+        &mut self,
+        peers: impl Iterator<Item = &'a PeerAddress>,
+    ) -> HashMap<&'a str, io::Error> {
+        let device = |peer: &'a PeerAddress| match peer {
+            PeerAddress::Ethernet { device, .. } => Some(&**device),
+            _ => None,
+        };
+        let devices: HashSet<&str> = peers.filter_map(device).collect();
+        let open = |device| {
+            let number = self.net.plain_sockets.ethernet.number(device);
+            Some((device, self.open_ethernet(number).err()?))
+        };
+        devices.into_iter().filter_map(open).collect()
+    }
+
     /// Gives a face the transport to an address on an interface.
     pub(super) fn connect_ethernet(
         &mut self,
@@ -128,14 +146,21 @@ impl Engine {
         device: &str,
         remote: [u8; 6],
     ) -> io::Result<Transport> {
+        // Before the interface is opened: commands find a face that waits for it by this address.
+        self.note_local(id, FaceUri::Dev(device.to_owned()));
         let number = self.net.plain_sockets.ethernet.number(device);
         let mtu = self.open_ethernet(number)?;
         // The other end may have made a face while this one was down.
-        if let Some(other) = self.net.faces.of_ethernet(number, remote).filter(|other| *other != id)
-        {
+        let other = self.net.faces.of_ethernet(number, remote).filter(|other| *other != id);
+        if let Some(other) = other {
+            let persistency = self.net.faces.get(other).map(|face| face.persistency);
+            // One that a command keeps has routes.
+            if persistency.is_some_and(|persistency| persistency != Persistency::OnDemand) {
+                let what = format!("face {other} leads to this address on {device} already");
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, what));
+            }
             self.drop_face(other, "a face that this end makes takes its place");
         }
-        self.note_local(id, FaceUri::Dev(device.to_owned()));
         if let Some(face) = self.net.faces.get_mut(id) {
             face.limit_mtu(mtu);
         }
@@ -251,7 +276,6 @@ fn is_group(address: [u8; 6]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
     use std::time::Duration;
 
     use xylem_peers::admission::{
@@ -265,6 +289,18 @@ mod tests {
     #[test]
     fn groups_send_no_frames() {
         assert!(is_group(ETHERNET_GROUP) && !is_group([0x02, 0, 0, 0, 0, 1]));
+    }
+
+    /// Management finds it by its address on this end, and so makes no second one.
+    #[test]
+    fn a_face_that_waits_for_its_interface_names_it() {
+        let mut engine = crate::testing::engine(1);
+        let device = "none-such".to_owned();
+        let peer = PeerAddress::Ethernet { device: device.clone(), address: [2, 0, 0, 0, 0, 1] };
+        let face = engine.dial(&peer, Persistency::Permanent).expect("it is awaited");
+        let face = engine.face(face).expect("it is there");
+        assert_eq!(face.local, FaceUri::Dev(device));
+        assert!(matches!(face.transport, Transport::Down(_)));
     }
 
     /// Takes newcomers in as the engine does, by number.

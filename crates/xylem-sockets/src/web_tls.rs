@@ -6,6 +6,7 @@
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use xylem_carriers::tls;
@@ -24,23 +25,67 @@ impl WebTlsServer {
     }
 }
 
-/// TLS of dials. The authorities are read with the first one.
+/// After a failure to read the authorities, dials fail at once for this long: permanent faces dial each second, and the
+/// reading takes time from all other faces.
+const UNREADABLE: Duration = Duration::from_secs(60);
+
+/// TLS of dials. The authorities are read with the first one, or by [`Self::prepare`].
 #[derive(Default)]
-pub struct WebTlsClient(Option<Arc<ClientConfig>>);
+pub struct WebTlsClient(WebTlsAuthorities);
+
+/// What is known of the system's authorities.
+#[derive(Default)]
+enum WebTlsAuthorities {
+    #[default]
+    NotRead,
+    Read(Arc<ClientConfig>),
+    Unreadable {
+        since: Instant,
+        why: String,
+    },
+}
 
 impl WebTlsClient {
+    /// Reads the authorities, which takes many milliseconds, before a loop begins whose dials would stop for it. A
+    /// failure is that of the dials.
+    pub fn prepare(&mut self) {
+        let _ = self.config(Instant::now(), authorities);
+    }
+
     pub(crate) fn session(
         &mut self,
         name: Option<&str>,
         address: IpAddr,
     ) -> io::Result<ClientConnection> {
-        let config = match self.0.take() {
-            Some(config) => config,
-            None => tls::checking_client(authorities()?)?,
-        };
-        self.0 = Some(Arc::clone(&config));
+        let config = self.config(Instant::now(), authorities)?;
         let name = tls::server_name(name, address)?;
         ClientConnection::new(config, name).map_err(io::Error::other)
+    }
+
+    fn config(
+        &mut self,
+        now: Instant,
+        read: impl FnOnce() -> io::Result<RootCertStore>,
+    ) -> io::Result<Arc<ClientConfig>> {
+        match &self.0 {
+            WebTlsAuthorities::Read(config) => return Ok(Arc::clone(config)),
+            WebTlsAuthorities::Unreadable { since, why }
+                if now.saturating_duration_since(*since) < UNREADABLE =>
+            {
+                return Err(io::Error::other(why.clone()));
+            }
+            WebTlsAuthorities::NotRead | WebTlsAuthorities::Unreadable { .. } => {}
+        }
+        match read().and_then(tls::checking_client) {
+            Ok(config) => {
+                self.0 = WebTlsAuthorities::Read(Arc::clone(&config));
+                Ok(config)
+            }
+            Err(e) => {
+                self.0 = WebTlsAuthorities::Unreadable { since: now, why: e.to_string() };
+                Err(e)
+            }
+        }
     }
 }
 
@@ -55,4 +100,27 @@ fn authorities() -> io::Result<RootCertStore> {
         return Err(io::Error::other(what));
     }
     Ok(authorities)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn authorities_that_cannot_be_read_are_read_again_after_a_minute() {
+        let mut client = WebTlsClient::default();
+        let began = Instant::now();
+        let mut reads = 0;
+        for second in 0..=120 {
+            let failed = client.config(began + Duration::from_secs(second), || {
+                reads += 1;
+                Err(io::Error::other("none"))
+            });
+            assert_eq!(failed.expect_err("there are none").to_string(), "none");
+        }
+        assert_eq!(reads, 3);
+        let later = began + Duration::from_secs(180);
+        assert!(client.config(later, || Ok(RootCertStore::empty())).is_ok());
+        assert!(client.config(later, || Err(io::Error::other("not read again"))).is_ok());
+    }
 }

@@ -67,6 +67,8 @@ pub fn run_node(
     node.join_multicast(on_event)?;
     node.join_ethernet(on_event)?;
     node.connect(on_event)?;
+    // Commands may dial, too.
+    node.engine.prepare_secure_dials();
     let mail = MailStore::open_existing(&node.config.store)?;
     let volunteer = node.volunteer(on_event);
     let NodeSetup { config, mut engine, management, started_ms, mail_server, repo } = node;
