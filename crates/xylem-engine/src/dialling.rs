@@ -71,7 +71,8 @@ impl Engine {
 
     /// Reads the authorities for dials of `wss://` now, so that no later dial delays packets for that.
     pub fn prepare_secure_dials(&mut self) {
-        self.net.web_tls.prepare();
+        let now = self.now();
+        self.net.web_tls.prepare(now);
     }
 
     /// Makes a face to a peer. It can be used after [`EngineEvent::FaceUp`]; a permanent face is kept and dialled again
@@ -251,10 +252,13 @@ impl Engine {
         to: WebSocketDial<'_>,
         encryption: Encryption,
     ) -> io::Result<Transport> {
+        let now = self.now();
+        let tls = match encryption {
+            Encryption::Tls => Some(self.net.web_tls.session(now, to)?),
+            Encryption::None => None,
+        };
         let stream = TcpStream::connect(to.address)?;
-        let Network { polling, web_tls, .. } = &mut self.net;
-        let tls = (encryption == Encryption::Tls).then_some(web_tls);
-        polling.register(PollSource::Face(id), |token, poll| {
+        self.net.polling.register(PollSource::Face(id), |token, poll| {
             let face = WebSocketFace::dialled(stream, to, tls, token, poll)?;
             Ok(Transport::WebSocket(Box::new(face)))
         })

@@ -38,7 +38,7 @@ pub use probe::IcmpProbe;
 pub use site::{Site, SitePage};
 pub use stream::{PacketStream, ReadBuffer, ReadResult, StreamSocket};
 pub use udp::{EcnCapability, Oversize, ReceivedTrain, Udp};
-pub use web_tls::{WebTlsClient, WebTlsServer};
+pub use web_tls::{WebTlsClient, WebTlsServer, WebTlsSession};
 pub use websocket::{WebSocketDial, WebSocketFace};
 
 /// The Ethernet address of NDN's multicast group; NFD has the same.

@@ -4,12 +4,13 @@
 //! system (`SSL_CERT_FILE` names others), for the host's name, or for the address where no name is known.
 
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConfig, ServerConnection};
 use xylem_carriers::tls;
+
+use crate::WebSocketDial;
 
 /// TLS of a listener.
 #[derive(Clone)]
@@ -33,6 +34,9 @@ const UNREADABLE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 pub struct WebTlsClient(WebTlsAuthorities);
 
+/// TLS of one connection that is dialled.
+pub struct WebTlsSession(pub(crate) ClientConnection);
+
 /// What is known of the system's authorities.
 #[derive(Default)]
 enum WebTlsAuthorities {
@@ -40,7 +44,7 @@ enum WebTlsAuthorities {
     NotRead,
     Read(Arc<ClientConfig>),
     Unreadable {
-        since: Instant,
+        since: Duration,
         why: String,
     },
 }
@@ -48,29 +52,29 @@ enum WebTlsAuthorities {
 impl WebTlsClient {
     /// Reads the authorities, which takes many milliseconds, before a loop begins whose dials would stop for it. A
     /// failure is that of the dials.
-    pub fn prepare(&mut self) {
-        let _ = self.config(Instant::now(), authorities);
+    pub fn prepare(&mut self, now: Duration) {
+        let _ = self.config(now, authorities);
     }
 
-    pub(crate) fn session(
-        &mut self,
-        name: Option<&str>,
-        address: IpAddr,
-    ) -> io::Result<ClientConnection> {
-        let config = self.config(Instant::now(), authorities)?;
-        let name = tls::server_name(name, address)?;
-        ClientConnection::new(config, name).map_err(io::Error::other)
+    /// TLS of one dial.
+    ///
+    /// # Errors
+    /// A name that is none, or a system without authorities.
+    pub fn session(&mut self, now: Duration, to: WebSocketDial<'_>) -> io::Result<WebTlsSession> {
+        let config = self.config(now, authorities)?;
+        let name = tls::server_name(to.name, to.address.ip())?;
+        ClientConnection::new(config, name).map(WebTlsSession).map_err(io::Error::other)
     }
 
     fn config(
         &mut self,
-        now: Instant,
+        now: Duration,
         read: impl FnOnce() -> io::Result<RootCertStore>,
     ) -> io::Result<Arc<ClientConfig>> {
         match &self.0 {
             WebTlsAuthorities::Read(config) => return Ok(Arc::clone(config)),
             WebTlsAuthorities::Unreadable { since, why }
-                if now.saturating_duration_since(*since) < UNREADABLE =>
+                if now.saturating_sub(*since) < UNREADABLE =>
             {
                 return Err(io::Error::other(why.clone()));
             }
@@ -109,7 +113,7 @@ mod tests {
     #[test]
     fn authorities_that_cannot_be_read_are_read_again_after_a_minute() {
         let mut client = WebTlsClient::default();
-        let began = Instant::now();
+        let began = Duration::from_secs(5);
         let mut reads = 0;
         for second in 0..=120 {
             let failed = client.config(began + Duration::from_secs(second), || {

@@ -23,7 +23,7 @@ use xylem_packet::{MAX_FRAME, frame_len};
 
 use crate::pipe::Pipe;
 use crate::site::{Site, SiteConnection, VisitOutcome};
-use crate::{WebTlsClient, WebTlsServer};
+use crate::{WebTlsServer, WebTlsSession};
 
 /// Bytes that may wait for a slow reader before packets to it are dropped.
 const MAX_UNSENT: usize = 4 << 20;
@@ -146,22 +146,21 @@ impl WebSocketFace {
     /// Takes a connection that is being dialled, to the path `/`.
     ///
     /// # Errors
-    /// With TLS: a name that is none, or a system without authorities.
+    /// The system's.
     pub fn dialled(
         mut socket: TcpStream,
         to: WebSocketDial<'_>,
-        tls: Option<&mut WebTlsClient>,
+        tls: Option<WebTlsSession>,
         token: Token,
         poll: &Poll,
     ) -> io::Result<Self> {
         register(&mut socket, token, poll)?;
         let WebSocketDial { address, name } = to;
-        let session = tls.map(|tls| tls.session(name, address.ip())).transpose()?;
         let authority = match name {
             Some(name) => format!("{name}:{}", address.port()),
             None => address.to_string(),
         };
-        let pipe = Pipe::new(socket, session.map(Into::into));
+        let pipe = Pipe::new(socket, tls.map(|tls| tls.0.into()));
         let opening = WebSocketState::Opening(Box::new(pipe), WebSocketRole::Client(authority));
         Ok(Self::new(opening, token))
     }
