@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{self as sys, AtFlags, FileType, Mode, OFlags, RawMode, Timespec, Timestamps};
@@ -85,7 +86,7 @@ impl Medium for DiskMedium {
             }
         };
         let fd = sys::openat(self.at(), path, base | flags, to_mode(mode)).map_err(name_link)?;
-        Ok(Arc::new(DiskFile(File::from(fd))))
+        Ok(Arc::new(DiskFile::from(File::from(fd))))
     }
 
     #[cfg(target_os = "linux")]
@@ -98,7 +99,7 @@ impl Medium for DiskMedium {
         };
         let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK | follow;
         match sys::openat2(self.at(), path, flags, Mode::empty(), sys::ResolveFlags::CACHED) {
-            Ok(fd) => Ok(Arc::new(DiskFile(File::from(fd)))),
+            Ok(fd) => Ok(Arc::new(DiskFile::from(File::from(fd)))),
             // A part of the path is not in memory, or the system (before Linux 5.12, or under a filter of system calls)
             // has no such call.
             Err(Errno::AGAIN | Errno::NOSYS | Errno::INVAL | Errno::PERM) => {
@@ -276,25 +277,43 @@ impl Medium for DiskMedium {
 }
 
 #[derive(Debug)]
-struct DiskFile(File);
+struct DiskFile {
+    file: File,
+    /// Whether a read without waiting has shown that the file system keeps its files in memory: no read waits there.
+    #[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+    in_memory: AtomicBool,
+}
+
+impl From<File> for DiskFile {
+    fn from(file: File) -> Self {
+        Self { file, in_memory: AtomicBool::new(false) }
+    }
+}
 
 /// After this many bytes of data, look for a hole again.
 const FIND_HOLE_EVERY: u64 = 1 << 20;
 
 impl MediumFile for DiskFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buf, offset)
+        self.file.read_at(buf, offset)
     }
 
     #[cfg(target_os = "linux")]
     fn read_at_no_wait(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         use rustix::io::{Errno, ReadWriteFlags, preadv2};
+        use std::sync::atomic::Ordering;
+        if self.in_memory.load(Ordering::Relaxed) {
+            return self.file.read_at(buf, offset);
+        }
         let whole = &mut [io::IoSliceMut::new(buf)];
-        match preadv2(&self.0, whole, offset, ReadWriteFlags::NOWAIT) {
+        match preadv2(&self.file, whole, offset, ReadWriteFlags::NOWAIT) {
             // File systems without such reads may have to wait: over a network, FUSE, FAT. File systems in memory never
             // wait.
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => match kind(sys::fstatfs(&self.0)) {
-                Some(TMPFS | RAMFS) => self.0.read_at(buf, offset),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => match kind(sys::fstatfs(&self.file)) {
+                Some(TMPFS | RAMFS) => {
+                    self.in_memory.store(true, Ordering::Relaxed);
+                    self.file.read_at(buf, offset)
+                }
                 _ => Err(io::ErrorKind::WouldBlock.into()),
             },
             done => Ok(done?),
@@ -302,27 +321,27 @@ impl MediumFile for DiskFile {
     }
 
     fn in_order(&self) -> Option<Arc<dyn MediumFile>> {
-        super::in_order(&self.0).map(|own| Arc::new(Self(own)) as _)
+        super::in_order(&self.file).map(|own| Arc::new(Self::from(own)) as _)
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> io::Result<usize> {
-        self.0.write_at(buf, offset)
+        self.file.write_at(buf, offset)
     }
 
     #[cfg(target_os = "linux")]
     fn write_vectored_at(&self, bufs: &[io::IoSlice<'_>], offset: u64) -> io::Result<usize> {
-        Ok(rustix::io::pwritev(&self.0, bufs, offset)?)
+        Ok(rustix::io::pwritev(&self.file, bufs, offset)?)
     }
 
     fn set_len(&self, size: u64) -> io::Result<()> {
-        self.0.set_len(size)
+        self.file.set_len(size)
     }
 
     #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
     fn next_data(&self, offset: u64) -> io::Result<Option<Range<u64>>> {
         use rustix::io::Errno;
         // These calls move the handle's cursor, which nothing here uses.
-        let start = match sys::seek(&self.0, sys::SeekFrom::Data(offset)) {
+        let start = match sys::seek(&self.file, sys::SeekFrom::Data(offset)) {
             Ok(start) => start,
             Err(Errno::NXIO) => return Ok(None),
             // The file system does not report holes.
@@ -334,29 +353,29 @@ impl MediumFile for DiskFile {
     }
 
     fn metadata(&self) -> io::Result<Meta> {
-        Ok(to_meta(&sys::fstat(&self.0)?))
+        Ok(to_meta(&sys::fstat(&self.file)?))
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {
-        Ok(sys::fchmod(&self.0, to_mode(mode))?)
+        Ok(sys::fchmod(&self.file, to_mode(mode))?)
     }
 
     fn set_mtime(&self, mtime: FileTime) -> io::Result<()> {
-        Ok(sys::futimens(&self.0, &to_times(mtime))?)
+        Ok(sys::futimens(&self.file, &to_times(mtime))?)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_all()
+        self.file.sync_all()
     }
 
     #[cfg(target_os = "linux")]
     fn watch(&self) -> Option<Box<dyn FileWatch>> {
-        let opened = super::opened::InotifyWatch::of(&self.0)?;
+        let opened = super::opened::InotifyWatch::of(&self.file)?;
         Some(Box::new(opened))
     }
 
     fn try_lock(&self) -> io::Result<bool> {
-        match self.0.try_lock() {
+        match self.file.try_lock() {
             Ok(()) => Ok(true),
             Err(std::fs::TryLockError::WouldBlock) => Ok(false),
             Err(std::fs::TryLockError::Error(e)) => Err(e),
@@ -364,15 +383,15 @@ impl MediumFile for DiskFile {
     }
 
     fn is_locked(&self) -> io::Result<bool> {
-        match self.0.try_lock_shared() {
-            Ok(()) => self.0.unlock().map(|()| false),
+        match self.file.try_lock_shared() {
+            Ok(()) => self.file.unlock().map(|()| false),
             Err(std::fs::TryLockError::WouldBlock) => Ok(true),
             Err(std::fs::TryLockError::Error(e)) => Err(e),
         }
     }
 
     fn lock(&self) -> io::Result<()> {
-        self.0.lock()
+        self.file.lock()
     }
 }
 
